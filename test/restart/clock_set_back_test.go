@@ -73,3 +73,36 @@ func TestResetAndAPromotedClockAhead(t *testing.T) {
 		isKeptOut(t, held, lock, err)
 	})
 }
+
+// A server's clock was ahead, is set right, and the server forgets its counters. After that tokens are larger than before
+// if its clock was ahead by no more than promised, and smaller if it was ahead by more than the quarantine: the clock is
+// all that is left of them.
+func TestTokensAfterAClockSetBack(t *testing.T) {
+	t.Parallel()
+	for ahead, grow := range map[time.Duration]bool{locktest.RestartTTL/2 + time.Second: true, time.Hour: false} {
+		t.Run(ahead.String(), func(t *testing.T) {
+			t.Parallel()
+			locktest.EachFlavor(t, func(t *testing.T, binary string) {
+				server := redistest.New(t, redistest.Options{Binary: binary, ClockShim: true})
+				if err := server.StepClock(ahead); err != nil {
+					t.Fatal(err)
+				}
+				client := locktest.Open(t, locktest.WithQuarantine(server.URL()))
+				locktest.Vouch(t, client, "n0")
+				earlier := locktest.TryLock(t, client, "x", redlatch.WithoutRenewal())
+				locktest.Unlock(t, earlier)
+				if err := server.StepClock(-ahead); err != nil {
+					t.Fatal(err)
+				}
+				locktest.Do(t, server, "FLUSHALL")
+				later, err := client.Lock(locktest.Within(t, locktest.RestartQuarantine+locktest.Patience), "x")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if grew := later.Token() > earlier.Token(); grew != grow {
+					t.Errorf("the tokens are %d, then %d", earlier.Token(), later.Token())
+				}
+			})
+		})
+	}
+}

@@ -49,3 +49,42 @@ func TestClusterSlotFromAMasterWhoseClockIsAhead(t *testing.T) {
 		return r.chase(t, held, c.d)
 	})
 }
+
+// A slot is moved key by key to a master whose clock is behind, and there the counter that came along expires, since the
+// name is not locked for the wait. After that tokens are larger than before if the clock is behind by no more than
+// promised, and smaller if it is behind by more than the wait: the clock is all that is left of them.
+func TestClusterTokensAtAMasterWhoseClockIsBehind(t *testing.T) {
+	t.Parallel()
+	for behind, grow := range map[time.Duration]bool{fixTTL/2 + time.Second: true, time.Hour: false} {
+		t.Run(behind.String(), func(t *testing.T) {
+			t.Parallel()
+			locktest.EachFlavor(t, func(t *testing.T, binary string) {
+				c := &hurtCluster{
+					Cluster: redistest.NewClusterWithReplicas(t, 3, 0, redistest.Options{Binary: binary, ClockShim: true}),
+					config:  redlatch.Config{TTL: fixTTL, MaxTTL: fixTTL, NodeTimeout: time.Second, Deployment: storm.NameAt(2)}, d: fixTTL + 4*time.Second,
+				}
+				c.config.Nodes = []string{clusterURL(c.Masters) + "#" + storm.Node}
+				to := c.Masters[1]
+				must(t, to.StepClock(-behind))
+				client, name := locktest.Open(t, c.config), storm.NameAt(0)
+				c.admit(t, client)
+				lock := func() uint64 {
+					t.Helper()
+					lock, err := client.Lock(locktest.Within(t, c.d+locktest.Patience), name)
+					if err != nil {
+						t.Fatal(err)
+					}
+					locktest.Unlock(t, lock)
+					return lock.Token()
+				}
+				first := lock()
+				must(t, c.MoveSlot(locktest.Within(t, locktest.Patience), storm.SlotOf(name), to, nil))
+				counter := "redlatch:{" + name + "}:token:" + name
+				locktest.Await(t, "the counter expires", func() bool { return locktest.Do(t, to, "EXISTS", counter) == int64(0) })
+				if second := lock(); second > first != grow {
+					t.Errorf("the tokens are %d, then %d", first, second)
+				}
+			})
+		})
+	}
+}
