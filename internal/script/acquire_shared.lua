@@ -14,8 +14,9 @@ if not admitted(KEYS[3], seen[3], ARGV[7], time) then
 end
 local now, microseconds = clock(time)
 local under = opened(seen[1])
+local at = under and instant(key, readers, now) or now
 -- rule: repeat-granted-again
-if under and ends(readers, id) > now then
+if under and ends(readers, id) > at then
   return math.max(tonumber(seen[2]) or 0, under)
 end
 -- rule: acquire-only-free
@@ -76,7 +77,7 @@ else
   end
   redis.call('DEL', readers)
 end
-share(key, readers, id, ttl, now)
+share(key, readers, id, ttl, at)
 
 local others = seen[4]
 if seen[4] and waiter ~= '*' then

@@ -8,7 +8,8 @@ local seen = redis.call('MGET', KEYS[1], KEYS[2])
 local under = opened(seen[1])
 local time = redis.call('TIME')
 -- rule: confirm-same-readers
-if not under or under > tonumber(ARGV[3]) or ends(KEYS[3], ARGV[2]) <= time[1] * 1000 + math.floor(time[2] / 1000) then
+if not under or under > tonumber(ARGV[3])
+  or ends(KEYS[3], ARGV[2]) <= instant(KEYS[1], KEYS[3], time[1] * 1000 + math.floor(time[2] / 1000)) then
   return 0
 end
 -- rule: token-stored

@@ -2,6 +2,13 @@
 -- of them was granted it, and it expires when the last of them does. Beside it is the set of
 -- readers, each with the time in ms at which its hold ends here.
 
+-- instant returns the time in ms by which these holds end: the last ends when the key expires. It is not the
+-- server's, now, where both came from a server with another clock, as when a Cluster's slot is moved.
+local function instant(key, readers, now)
+  local last, left = redis.call('ZRANGE', readers, -1, -1, 'WITHSCORES')[2], redis.call('PTTL', key)
+  return last and left >= 0 and tonumber(last) - left or now
+end
+
 -- opened returns the counter under which readers have the key, nil where they do not.
 local function opened(holder)
   local under = string.match(holder or '', '^redlatch:shared (%d+)$')

@@ -7,14 +7,15 @@
 local key, next, readers, waiter, ticket = KEYS[1], KEYS[3], KEYS[4], ARGV[4], ARGV[5]
 local seen = redis.call('MGET', key, next, KEYS[2])
 local now = clock(redis.call('TIME'))
-local woken
+local under, woken = opened(seen[1]), nil
+local at = under and instant(key, readers, now)
 -- rule: release-compares
-local ours = opened(seen[1]) and ends(readers, ARGV[1]) > now
+local ours = under and ends(readers, ARGV[1]) > at
 if ours then
   raise(KEYS[2], seen[3], ARGV[2], ARGV[3])
   redis.call('ZREM', readers, ARGV[1])
   local last = redis.call('ZRANGE', readers, -1, -1)[1]
-  local rest = last and ends(readers, last) - now or 0
+  local rest = last and ends(readers, last) - at or 0
   -- rule: marker-lasts-longest
   if rest > 0 then
     redis.call('PEXPIRE', key, rest)

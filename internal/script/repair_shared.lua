@@ -14,12 +14,15 @@ local under, token = opened(seen[1]), tonumber(ARGV[4])
 if (under or tonumber(seen[2]) or 0) > token then
   return 0
 end
-if not under then
+local at = time[1] * 1000 + math.floor(time[2] / 1000)
+if under then
+  at = instant(KEYS[1], KEYS[4], at)
+else
   if not redis.call('SET', KEYS[1], 'redlatch:shared ' .. ARGV[4], 'PX', ARGV[3], 'NX') then
     return 0
   end
   redis.call('DEL', KEYS[4])
 end
-share(KEYS[1], KEYS[4], ARGV[2], tonumber(ARGV[3]), time[1] * 1000 + math.floor(time[2] / 1000))
+share(KEYS[1], KEYS[4], ARGV[2], tonumber(ARGV[3]), at)
 raise(KEYS[2], seen[2], ARGV[4], ARGV[5])
 return 1

@@ -88,3 +88,39 @@ func TestClusterTokensAtAMasterWhoseClockIsBehind(t *testing.T) {
 		})
 	}
 }
+
+// A slot in which a reader has a lock is moved key by key to a master whose clock is ahead or behind. The reader extends
+// its lock there, other readers come and leave, and no writer gets the lock before the reader has left.
+func TestClusterReaderAtAMasterWithAnotherClock(t *testing.T) {
+	t.Parallel()
+	for _, offset := range []time.Duration{time.Hour, -time.Hour} {
+		t.Run(offset.String(), func(t *testing.T) {
+			t.Parallel()
+			locktest.EachFlavor(t, func(t *testing.T, binary string) {
+				c := &hurtCluster{
+					Cluster: redistest.NewClusterWithReplicas(t, 3, 0, redistest.Options{Binary: binary, ClockShim: true}),
+					config:  redlatch.Config{TTL: 5 * locktest.TTL, MaxTTL: 5 * locktest.TTL, NodeTimeout: time.Second, Deployment: storm.NameAt(2)},
+				}
+				c.config.Nodes = []string{clusterURL(c.Masters) + "#" + storm.Node}
+				to := c.Masters[1]
+				must(t, to.StepClock(offset))
+				client, name := locktest.Open(t, c.config), storm.NameAt(0)
+				c.admit(t, client)
+				held := locktest.TryLock(t, client, name, redlatch.WithShared(), redlatch.WithoutRenewal())
+				must(t, c.MoveSlot(locktest.Within(t, locktest.Patience), storm.SlotOf(name), to, nil))
+				c.admit(t, client)
+
+				other := locktest.TryLock(t, client, name, redlatch.WithShared(), redlatch.WithoutRenewal())
+				locktest.Unlock(t, other)
+				writer, err := locktest.TryInTime(t, client, name)
+				if err == nil && held.Err() == nil {
+					t.Errorf("a writer has the lock under %d, and a reader for another %v", writer.Token(), time.Until(held.Until()))
+				}
+				if left := locktest.Remaining(t, to, name); left > c.config.TTL {
+					t.Errorf("the lock ends in %v", left)
+				}
+				locktest.Extend(t, held, c.config.TTL)
+			})
+		})
+	}
+}
