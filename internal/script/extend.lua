@@ -12,7 +12,7 @@ end
 if seen[1] ~= ARGV[2] then
   return seen[1] and {string.sub(seen[1], 1, SHOWN), redis.call('PTTL', KEYS[1])} or 0
 end
-prolong(KEYS[1], ARGV[3])
+prolong(KEYS[1], ARGV[3], ARGV[5])
 if seen[2] ~= ARGV[4] and (tonumber(seen[2]) or 0) < tonumber(ARGV[4]) then
   redis.call('PSETEX', KEYS[2], ARGV[5], ARGV[4])
 end

@@ -21,7 +21,7 @@ if gone then
   return 0
 end
 for i = 1, #KEYS - 3, 3 do
-  prolong(KEYS[i], ARGV[3])
+  prolong(KEYS[i], ARGV[3], ARGV[5])
   if (tonumber(seen[i + 1]) or 0) < tonumber(ARGV[4]) then
     redis.call('PSETEX', KEYS[i + 1], ARGV[5], ARGV[4])
   end

@@ -15,7 +15,7 @@ for i = 1, (#KEYS - 1) / 2 do
   if seen[k] ~= ARGV[a] then
     answers[i] = seen[k] and '2' or '0'
   else
-    prolong(KEYS[k], ARGV[a + 1])
+    prolong(KEYS[k], ARGV[a + 1], ARGV[2])
     local last, token = seen[k + 1], ARGV[a + 2]
     if last ~= token and (tonumber(last) or 0) < tonumber(token) then
       redis.call('PSETEX', KEYS[k + 1], ARGV[2], token)

@@ -16,7 +16,7 @@ for i = 1, #KEYS - 3, 3 do
 end
 for i = 1, #KEYS - 3, 3 do
   if seen[i] then
-    prolong(KEYS[i], ARGV[3])
+    prolong(KEYS[i], ARGV[3], ARGV[5])
   elseif not redis.call('SET', KEYS[i], ARGV[2], 'PX', ARGV[3], 'NX') then
     return 0 -- of another type; the holder's release deletes what was given back
   end

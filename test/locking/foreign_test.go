@@ -257,3 +257,33 @@ func TestForeignValueIsToldInPart(t *testing.T) {
 		}
 	}
 }
+
+// Somebody makes the key of a lock persistent, and its holder extends it by less than it has left. The key expires again,
+// but not before the holder's time is over.
+func TestPersistentKeyOutlastsItsHolder(t *testing.T) {
+	t.Parallel()
+	server := locktest.Shared(t, 1)[0]
+	client := locktest.Open(t, locktest.Config(server.URL()))
+	for what, options := range map[string][]redlatch.Option{
+		"writer": nil, "reader": {redlatch.WithShared()}, "permit": {redlatch.WithPermits(1)}, "several": {redlatch.WithAlso("{" + t.Name() + "/several}2")},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			lock := locktest.TryLock(t, client, t.Name(), append(options, redlatch.WithoutRenewal())...)
+			keys := lock.Names()
+			if what == "permit" {
+				keys = []string{locktest.SlotKey(t.Name(), 0)}
+			}
+			for _, key := range keys {
+				locktest.Do(t, server, "PERSIST", key)
+			}
+			locktest.Extend(t, lock, time.Second)
+			for _, key := range keys {
+				left := locktest.Remaining(t, server, key)
+				if until := time.Until(lock.Until()); left < until {
+					t.Errorf("the key %q expires in %v, and its holder has another %v", key, left, until)
+				}
+			}
+		})
+	}
+}

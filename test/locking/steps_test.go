@@ -162,7 +162,11 @@ func stepsAfterAGrant(n readersNode, steps steps, also []string, shared bool) {
 		locktest.Do(t, server, "PERSIST", key)
 	}
 	n.is("extended after somebody made it persistent", extend(), vote.Granted)
-	lasts("extended after somebody made it persistent", longest, extension.Token)
+	endless := longest
+	if !shared {
+		endless += 4 * time.Second // the counter's TTL: no validity is longer
+	}
+	lasts("extended after somebody made it persistent", endless, extension.Token)
 
 	later = strconv.FormatUint(extension.Token+1, 10)
 	for _, key := range keys { // it was granted under a larger counter than the token
@@ -171,13 +175,13 @@ func stepsAfterAGrant(n readersNode, steps steps, also []string, shared bool) {
 	extension.TTL = short
 	n.is("extended for less", extend(), vote.Granted)
 	n.is("given back for less", n.node.Repair(t.Context(), extension).Verdict, vote.Granted)
-	lasts("for less, under a larger counter", longest, extension.Token+1)
+	lasts("for less, under a larger counter", endless, extension.Token+1)
 
 	release := vote.Release{Key: n.key, With: with, ID: "min", TTL: long, Token: extension.Token + 2, Shared: shared}
 	n.is("released by another", steps.Release(t.Context(), release).Verdict, vote.Held)
 	release.Token = 0
 	n.is("released by another, without a token", steps.Release(t.Context(), release).Verdict, vote.Held)
-	lasts("released by another", longest, extension.Token+1)
+	lasts("released by another", endless, extension.Token+1)
 	release.ID, release.Token = "mine", extension.Token+2
 	n.is("released", steps.Release(t.Context(), release).Verdict, vote.Granted)
 	for _, key := range keys {
