@@ -118,7 +118,7 @@ type QuorumError struct {
 	// Need of Of nodes had to say yes.
 	Need, Of int
 	// Nodes has one answer for each configured node, in their order. A node whose answer was not
-	// waited for has VoteUnknown and no Err.
+	// waited for, or is out of date in a call that waits, has VoteUnknown and no Err.
 	Nodes []NodeAnswer
 
 	kind error

@@ -44,8 +44,18 @@ func (c *call) Queued(p vote.Position) error {
 			votes[i].Verdict = VoteNotSent
 		}
 	}
-	at := p.Ticket.Node
-	votes[at].Verdict, votes[at].Holder, votes[at].Left = VoteHeld, parseHolder(p.Holder), p.Left
+	at, holder := p.Ticket.Node, parseHolder(p.Holder)
+	for i := range votes {
+		// What another node said of this lock is older than the arbiter's answer.
+		switch v := &votes[i]; {
+		case v.Verdict != VoteHeld || v.Name != "" && v.Name != c.wanted():
+		case v.Holder.ID == holder.ID:
+			v.Left = p.Left
+		default:
+			*v = NodeAnswer{Node: v.Node}
+		}
+	}
+	votes[at].Verdict, votes[at].Holder, votes[at].Left = VoteHeld, holder, p.Left
 	votes[at].Name = "" // it may have been another of several
 	c.failure = c.named(&QuorumError{Op: "lock", Name: c.wanted(), Need: quorum.Majority(len(votes)), Of: len(votes), Nodes: votes, kind: ErrHeld})
 	return c.failure
