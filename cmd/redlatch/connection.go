@@ -260,7 +260,7 @@ func (c *connection) command(command, nodes []string) string {
 		words = append(words, "--")
 	}
 	line := shellWords(append(words, nodes...)...)
-	return strings.Replace(line, " --nodes "+shellQuote(elided)+" ", " --nodes "+elided+" ", 1) + end
+	return strings.Replace(line, " --nodes "+shellQuote(elided), " --nodes "+elided, 1) + end
 }
 
 // nodeTexts returns nodeText of each of the given nodes.
@@ -295,8 +295,6 @@ func answers(nodes []redlatch.NodeAnswer) []string {
 			said = "not waited for"
 		case node.Verdict == redlatch.VoteHeld && node.Holder.Label != "":
 			said += fmt.Sprintf(" (%s, expires in %s)", printable.Text(node.Holder.Label), short(node.Left))
-		case node.Verdict == redlatch.VoteNotAdmitted && node.Left > 0:
-			said += fmt.Sprintf(" for another %s", short(node.Left))
 		}
 		if node.Err != nil {
 			said += ": " + strings.TrimPrefix(withoutScript(node.Err.Error()), said+": ")

@@ -78,6 +78,11 @@ func TestAdmitCommand(t *testing.T) {
 	t.Setenv("REDLATCH_PASSWORD_FILE", "the file")
 	t.Setenv("REDLATCH_NO_QUARANTINE", "true")
 	check("redlatch admit a:1")
+	t.Setenv("REDLATCH_NODES", "redis://a:1")
+	if got, want := c.setCommand(), "redlatch deployment set --nodes … (… stands for --nodes as given here)"; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	t.Setenv("REDLATCH_NODES", strings.Join(c.Nodes, ","))
 	c.Deployment, c.MaxTTL = defaultDeployment, defaultMaxTTL // by a flag, beside the environment
 	check("redlatch admit --deployment default --max-ttl 30s a:1")
 	if got, want := c.admitCommand("-x", "$(date)"), "redlatch admit --deployment default --max-ttl 30s -- -x '$(date)'"; got != want {

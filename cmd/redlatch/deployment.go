@@ -39,9 +39,10 @@ func (s settings) String() string {
 	return text
 }
 
-// quarantine is how long a node does not vote that may have forgotten locks of these settings.
+// quarantine is how long a node does not vote after a change from or to these settings, by its note.
 func (s settings) quarantine() time.Duration {
-	return admission.Agreement{MaxTTL: s.maxTTL}.Quarantine()
+	note := admission.NewNote(admission.Server{}, 0, admission.Agreement{MaxTTL: s.maxTTL}.Quarantine())
+	return time.Duration(note.Length) * time.Second
 }
 
 // recordText says in a few words what a node has recorded. It leaves out the set of nodes if

@@ -199,13 +199,16 @@ func (s *deploymentSetCmd) end(p *plan, failed []error, out *printer) error {
 			if nodeCode(node.Err) == exitRefused {
 				end.code = exitRefused
 			}
+			if unknownUser(node.Err) {
+				end.hints = []string{passwordHint}
+			}
 		}
 	}
 	first := "when these nodes can be reached"
 	if end.code != exitNoQuorum {
 		first = "when what the nodes refuse is mended"
 	}
-	end.hints = []string{"repeat the command " + first + ": " + s.setCommand()}
+	end.hints = append(end.hints, "repeat the command "+first+": "+s.setCommand())
 	return end
 }
 

@@ -144,10 +144,6 @@ func statusText(r *doctor.Recorded) string {
 		return "run " + oneLine(r.RunID) + " was admitted and votes"
 	case doctor.StatusAdmissible:
 		return "it votes as soon as a client asks it to"
-	case doctor.StatusWaiting:
-		if r.Left > 0 {
-			return fmt.Sprintf("does not vote for another %s: %s", short(r.Left), oneLine(words(r.Reason)))
-		}
 	}
 	return "does not vote: " + oneLine(words(r.Reason))
 }

@@ -68,6 +68,8 @@ func headline(quorum *redlatch.QuorumError, doing string) string {
 		done = "extended"
 	case "unlock":
 		done = "released"
+	case "list":
+		return fmt.Sprintf("%s: %d of %d nodes answered, %d are needed", what, count(redlatch.VoteGranted), quorum.Of, quorum.Need)
 	case "show", "watch":
 		answered := count(redlatch.VoteHeld) + count(redlatch.VoteNotOurs)
 		return fmt.Sprintf("%s: %d of %d nodes answered, too few to tell who holds it", what, answered, quorum.Of)

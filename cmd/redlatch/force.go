@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/printable"
 	"github.com/redlatch/redlatch/oneshot"
 )
 
@@ -74,12 +73,11 @@ func (u *unlockCmd) force(out *printer) error {
 
 // breaks says who holds the lock, and what releasing it breaks.
 func (u *unlockCmd) breaks(h oneshot.Holding) []string {
-	name := printable.Text(u.Name)
 	if h.Holder.ID == "" {
-		return []string{name + ": no holder has it on a quorum of nodes"}
+		return []string{fmt.Sprintf("no holder has %q on a quorum of nodes", u.Name)}
 	}
 	return []string{
-		fmt.Sprintf("%s is held by %s", name, u.holdingText(h.Holder, h.Left)),
+		fmt.Sprintf("%q is held by %s", u.Name, u.holdingText(h.Holder, h.Left)),
 		"unlocking does not stop the holder: it works on beside the next holder until it notices at its next renewal, or for ever if nothing renews the lock",
 		"only a resource that checks fencing tokens refuses what it writes after that; it is better to end its process: the lock is then free when its TTL has run out",
 	}

@@ -98,7 +98,7 @@ func refuseNested(ours held) error {
 		if !ok || outer.place != ours.place || !alive(outer) {
 			continue
 		}
-		return usage("COMMAND already runs under the lock: remove the inner redlatch run, or give it another NAME",
+		return usage("COMMAND already runs under the lock: it need not lock again; for another lock, give another NAME",
 			"%q is already held by the enclosing redlatch run (process %d): waiting for it would never end", ours.name, outer.pid)
 	}
 	return nil

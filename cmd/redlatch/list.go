@@ -157,7 +157,6 @@ func (l *listCmd) print(ctx context.Context, listed []redlatch.Listed, answers [
 	if failed != nil {
 		end := l.failure("list", l.Pattern, failed)
 		if _, ok := errors.AsType[*redlatch.QuorumError](failed); ok {
-			end.err = fmt.Errorf("cannot list %q: %d of %d nodes answered, which is no quorum", l.Pattern, answered(answers), of)
 			for i, node := range answers {
 				if node.Err == nil {
 					end.details[i] = node.Node + ": answered"

@@ -44,7 +44,7 @@ func (a *admitCmd) reset(cfg redlatch.Config, out *printer) error {
 		return err
 	}
 	if !a.NoQuarantine {
-		out.say("these nodes do not vote for the longest TTL so far plus %s; to admit them now, if no lock is held any more: %s", outOfService, a.admitCommand(nodeTexts(a.Node, cfg.Nodes)...))
+		out.say("these nodes do not vote for the longest TTL so far plus %s or a little more; to admit them now, if no lock is held any more: %s", outOfService, a.admitCommand(nodeTexts(a.Node, cfg.Nodes)...))
 	}
 	if len(a.Node) < len(cfg.Nodes) {
 		out.say("hint: all nodes must have the same record: redlatch deployment show shows what the others have")

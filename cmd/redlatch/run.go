@@ -117,6 +117,9 @@ func (r *runCmd) arguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return errors.New("missing NAME")
 	}
+	if cmd.ArgsLenAtDash() == 0 {
+		return usage(form, "missing NAME before \"--\"")
+	}
 	r.Name, r.Command = args[0], args[1:]
 	if names := cmd.ArgsLenAtDash(); names > 0 {
 		r.Also = further(args[:names])
