@@ -27,7 +27,7 @@ func (s *deploymentSetCmd) line() *cobra.Command {
 		Short: "Change, on all nodes, the settings that all clients must agree on.",
 		Long: `Has the nodes record these settings in place of the old ones: --max-ttl, --no-quarantine, --durable and the set of --nodes, which all clients of the deployment must agree on. It first says which settings are recorded and which will be, and asks.
 
-Locks that are held now are not extended any more, and end with their TTL. Nobody gets a new lock until a quarantine is over (the longest TTL of the old and the new settings, plus 4 s); with --no-quarantine there is none. The nodes refuse clients with the old settings from the change on.
+Locks that are held now are not extended any more, and end with their TTL. Nobody gets a new lock until a quarantine is over (the longest TTL of the old and the new settings, plus about 5 s); with --no-quarantine there is none. The nodes refuse clients with the old settings from the change on.
 
 It refuses a Redis Cluster: the masters would change one after another, and each votes alone for its slots. Give all clients another --deployment instead, once no lock is held.
 

@@ -74,7 +74,11 @@ func headline(quorum *redlatch.QuorumError, doing string) string {
 		answered := count(redlatch.VoteHeld) + count(redlatch.VoteNotOurs)
 		return fmt.Sprintf("%s: %d of %d nodes answered, too few to tell who holds it", what, answered, quorum.Of)
 	}
-	return fmt.Sprintf("%s: %d of %d nodes %s it, %d are needed", what, count(redlatch.VoteGranted), quorum.Of, done, quorum.Need)
+	late := ""
+	if count(redlatch.VoteGranted) >= quorum.Need {
+		late = ", but too late, or not under one token"
+	}
+	return fmt.Sprintf("%s: %d of %d nodes %s it, %d are needed%s", what, count(redlatch.VoteGranted), quorum.Of, done, quorum.Need, late)
 }
 
 // hints tell an operator what to do about nodes that do not vote at all, or not for these settings.

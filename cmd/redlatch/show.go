@@ -203,7 +203,7 @@ func holderAsJSON(h redlatch.Holder, left time.Duration) holderJSON {
 	if !h.Since.IsZero() {
 		j.Since = h.Since.UTC().Format(time.RFC3339Nano)
 	}
-	if s := seconds(left); left > 0 || left == 0 && h.ID != "" {
+	if s := seconds(left.Round(time.Millisecond)); left > 0 || left == 0 && h.ID != "" {
 		j.Left = &s
 	}
 	return j
