@@ -91,8 +91,8 @@ func (a NodeAnswer) String() string {
 		b.WriteString(")")
 	}
 	if a.Err != nil {
-		// The error of a request that was not sent says so, too.
-		fmt.Fprintf(&b, ": %s", strings.TrimPrefix(a.Err.Error(), a.Verdict.String()+": "))
+		// The error of a request that was not sent says so, too, also where the server has refused the connection.
+		fmt.Fprintf(&b, ": %s", strings.TrimPrefix(a.Err.Error(), VoteNotSent.String()+": "))
 	}
 	return b.String()
 }

@@ -92,6 +92,21 @@ func TestErrorWithoutAHolder(t *testing.T) {
 	}
 }
 
+// The error of a server that refuses the connection says that it is refused, and not that nothing was sent.
+func TestErrorOfARefusedConnection(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	client, err := redlatch.Open(redlatch.Config{Nodes: []string{strings.Replace(server.URL(), "://", "://nobody:wrong@", 1)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	locktest.Await(t, "it says why", func() bool { // as below
+		_, err := client.TryLock(t.Context(), "job")
+		return strings.Contains(err.Error(), ": refused: WRONGPASS ")
+	})
+}
+
 // The error of a lock on a server that cannot be reached says once that nothing was sent.
 func TestErrorOfAServerThatIsAway(t *testing.T) {
 	t.Parallel()

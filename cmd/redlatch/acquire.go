@@ -42,7 +42,7 @@ type acquisition struct {
 func (r *acquisition) addTo(flags *pflag.FlagSet) {
 	r.connection.addTo(flags)
 	commandline.Bool(flags, &r.NoWait, "no-wait", "n", "Try once, as with --wait 0.")
-	flags.VarP(commandline.Optional(&r.Wait, commandline.Duration), "wait", "w", "How long to wait for the lock; 0 means to try once. Defaults to waiting for ever.")
+	flags.VarP(commandline.Optional(&r.Wait, commandline.Duration), "wait", "w", "How long to wait for the lock; 0 means to try once. To connect to nodes that hang takes some seconds more. Defaults to waiting for ever.")
 	r.ConflictExitCode = exitHeld
 	flags.VarP(commandline.Int(&r.ConflictExitCode), "conflict-exit-code", "E", "Exit code if another client holds the lock, at once with -n, or still when --wait is over. Defaults to 75.")
 	flags.StringVar(&r.Label, "label", "", "The `TEXT` that tells others who holds the lock. Defaults to host:pid.")

@@ -297,7 +297,7 @@ func answers(nodes []redlatch.NodeAnswer) []string {
 			said += fmt.Sprintf(" (%s, expires in %s)", printable.Text(node.Holder.Label), short(node.Left))
 		}
 		if node.Err != nil {
-			said += ": " + strings.TrimPrefix(withoutScript(node.Err.Error()), said+": ")
+			said += ": " + strings.TrimPrefix(withoutScript(node.Err.Error()), redlatch.VoteNotSent.String()+": ")
 		}
 		lines[i] = node.Node + ": " + said
 	}

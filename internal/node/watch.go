@@ -49,7 +49,7 @@ func (n *Node) Read(ctx context.Context, key string) vote.Answer {
 // unheld answers for a key that has no string: NotOurs, or what the server says of a key of another type.
 func (n *Node) unheld(ctx context.Context, key string) vote.Answer {
 	if _, err := n.command(ctx, "GET", key); err != nil {
-		return failure(err)
+		return failure(ofAnotherKind(err))
 	}
 	return vote.Answer{Verdict: vote.NotOurs}
 }
