@@ -24,7 +24,7 @@ func (c *call) permit() error {
 	count := *c.settings.permits
 	switch _, store := c.client.store(); {
 	case count < 1 || count > script.MaxSlots:
-		return invalid("WithPermits is %d: it must be from 1 to %d; to admit more at once, limit their rate instead", count, script.MaxSlots)
+		return invalid("the number of permits, k, is %d: it must be from 1 to %d", count, script.MaxSlots)
 	case c.settings.shared:
 		return invalid("WithPermits and WithShared: a permit has one holder at a time: leave one of the two out")
 	case c.settings.also != nil:

@@ -17,7 +17,7 @@ type Member struct {
 	Address string
 	// Version and Role are what it says of itself; "" where it does not say.
 	Version, Role string
-	// Err is why it cannot be asked, or nil.
+	// Err is why it cannot be examined, or nil.
 	Err error
 }
 

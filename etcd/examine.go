@@ -127,7 +127,7 @@ func (x *examination) judge() {
 	for i, m := range x.report.Members {
 		status := x.status[i]
 		if status == nil {
-			x.add(false, m.Address, "it cannot be asked: "+m.Err.Error(), "see that it runs, and that this machine may connect to it")
+			x.add(false, m.Address, "it cannot be examined: "+m.Err.Error(), "check that it runs, and that this machine can connect to it")
 			continue
 		}
 		if same := x.names[status.Header.GetMemberId()]; same != "" {
@@ -141,7 +141,7 @@ func (x *examination) judge() {
 			x.add(true, m.Address, "it is of another cluster than "+x.first+": two may hold one lock", "name the members of one cluster")
 		}
 		if status.Leader == 0 {
-			x.add(false, m.Address, "it has no leader", "see that it reaches the other members")
+			x.add(false, m.Address, "it has no leader", "check that it reaches the other members")
 		}
 		if status.IsLearner {
 			x.add(false, m.Address, "it is a learner, which serves no client", "promote it, or name another member")

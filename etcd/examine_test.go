@@ -60,7 +60,7 @@ func TestExamine(t *testing.T) {
 
 	followers[0].Kill()
 	report := examine(t, cluster)
-	if !report.Quorum || !enginetest.Says(report, false, followers[0].Addr(), "cannot be asked") || len(report.Problems) != 1 {
+	if !report.Quorum || !enginetest.Says(report, false, followers[0].Addr(), "cannot be examined") || len(report.Problems) != 1 {
 		t.Errorf("one is down: %+v", report)
 	}
 	followers[1].Kill()

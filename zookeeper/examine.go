@@ -170,7 +170,7 @@ func (x *examination) judge() {
 		case errors.Is(m.Err, errNotPermitted):
 			add(false, m.Address, m.Err.Error()+": its version and role are not known", "add srvr to 4lw.commands.whitelist in its configuration")
 		case m.Err != nil:
-			add(false, m.Address, "it cannot be asked: "+m.Err.Error(), "see that it runs, that this machine may connect to it, and that it reaches the others")
+			add(false, m.Address, "it cannot be examined: "+m.Err.Error(), "check that it runs, that this machine can connect to it, and that it reaches the others")
 		default:
 			if defect, remedy := defectOf(m.Version); defect != "" {
 				add(true, m.Address, "version "+m.Version+" "+defect, remedy)

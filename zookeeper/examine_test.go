@@ -42,7 +42,7 @@ func TestExamine(t *testing.T) {
 	_, followers := e.Leader()
 	followers[0].Kill()
 	report := examine(t, enginetest.Config, ensemble)
-	if !report.Quorum || !enginetest.Says(report, false, followers[0].Addr(), "cannot be asked") || len(report.Problems) != 1 {
+	if !report.Quorum || !enginetest.Says(report, false, followers[0].Addr(), "cannot be examined") || len(report.Problems) != 1 {
 		t.Errorf("one is down: %+v", report)
 	}
 	followers[1].Kill()

@@ -284,6 +284,7 @@ func TestNilArguments(t *testing.T) {
 		"no report": {func() error {
 			return locktest.ErrorOf(client.Lock(t.Context(), t.Name(), redlatch.WithWaitReport(nil)))
 		}, "WithWaitReport"},
+		"no permit": {func() error { return locktest.ErrorOf(client.Acquire(t.Context(), t.Name(), 0)) }, "the number of permits, k, is 0: it must be from 1 to 256"},
 	} {
 		var err error
 		if how := ending(func() { err = call.err() }); how != "return" {
