@@ -35,7 +35,7 @@ func (c *connection) failed(what string, err error) *outcome {
 	if quorum, ok := errors.AsType[*redlatch.QuorumError](err); ok {
 		end.err = fmt.Errorf("cannot %s: %s", what, headline(quorum, "lock"))
 		end.details = answers(quorum.Nodes)
-		if quorum.Op == "query" {
+		if quorum.Op == "query" || quorum.Op == "observe" {
 			end.details = looked(quorum.Nodes)
 		}
 		end.hints = c.hints(quorum)

@@ -19,3 +19,13 @@ func TestHeadlineOfALateQuorum(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
+
+// A node on which nobody has the lock is free, whichever command asks.
+func TestFailureOfALook(t *testing.T) {
+	for doing, op := range map[string]string{"show": "query", "watch": "observe"} {
+		err := &redlatch.QuorumError{Op: op, Need: 2, Of: 3, Nodes: []redlatch.NodeAnswer{{Node: "a", Verdict: redlatch.VoteNotOurs}}}
+		if got, want := (&connection{}).failure(doing, "job", err).details[0], "a: free"; got != want {
+			t.Errorf("%s: %s, want %s", doing, got, want)
+		}
+	}
+}
