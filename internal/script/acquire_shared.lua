@@ -14,7 +14,15 @@ if not admitted(KEYS[3], seen[3], ARGV[7], time) then
 end
 local now, microseconds = clock(time)
 local under = opened(seen[1])
-local at = under and instant(key, readers, now) or now
+local at, lasts = now, true
+if under then
+  at, lasts = instant(key, readers, now)
+end
+if not lasts then
+  -- A server that was started from an older file may have such a key, under an older counter.
+  redis.call('DEL', key)
+  seen[1], under = false, nil
+end
 -- rule: repeat-granted-again
 if under and ends(readers, id) > at then
   return math.max(tonumber(seen[2]) or 0, under)

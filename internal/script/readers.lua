@@ -3,10 +3,12 @@
 -- readers, each with the time in ms at which its hold ends here.
 
 -- instant returns the time in ms by which these holds end: the last ends when the key expires. It is not the
--- server's, now, where both came from a server with another clock, as when a Cluster's slot is moved.
+-- server's, now, where both came from a server with another clock, as when a Cluster's slot is moved. lasts is
+-- false where somebody has made the key persistent, and all holds have ended.
 local function instant(key, readers, now)
   local last, left = redis.call('ZRANGE', readers, -1, -1, 'WITHSCORES')[2], redis.call('PTTL', key)
-  return last and left >= 0 and tonumber(last) - left or now
+  local lasts = left >= 0 or last and tonumber(last) > now
+  return last and left >= 0 and tonumber(last) - left or now, lasts
 end
 
 -- opened returns the counter under which readers have the key, nil where they do not.
