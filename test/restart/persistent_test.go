@@ -16,11 +16,13 @@ func TestPersistentKeyOfReadersIsBack(t *testing.T) {
 		server := redistest.New(t, redistest.Options{Binary: binary})
 		client := locktest.Open(t, locktest.WithQuarantine(server.URL()))
 		locktest.Vouch(t, client, "n0")
+		var reader *redlatch.Lock
 		locktest.Await(t, "the key is persistent", func() bool {
-			locktest.TryLock(t, client, "x", redlatch.WithShared(), redlatch.WithoutRenewal())
+			reader = locktest.TryLock(t, client, "x", redlatch.WithShared(), redlatch.WithoutRenewal())
 			return locktest.Do(t, server, "PERSIST", "x") == int64(1)
 		})
 		locktest.Do(t, server, "SAVE")
+		_ = reader.Unlock(t.Context()) // else its client would release it when its time is over
 		locktest.Do(t, server, "DEL", "x")
 		writer := locktest.TryLock(t, client, "x", redlatch.WithoutRenewal())
 		locktest.KillAndRestart(t, server)
