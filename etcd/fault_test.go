@@ -8,6 +8,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/etcd"
@@ -30,7 +31,8 @@ func TestServerTrouble(t *testing.T) {
 }
 
 // noSpace has the cluster take no writes, as when a member's database has reached its quota: the
-// holder knows that its lock is over, and who tries is told the server's words and the remedy.
+// holder knows that its lock is over, and can release it before that; and who tries is told the server's
+// words and the remedy, also by a client that was opened since.
 func noSpace(t *testing.T, c *ensembletest.Etcd) {
 	client := dial(t, c.Addrs()...)
 	defer client.Close()
@@ -45,12 +47,20 @@ func noSpace(t *testing.T, c *ensembletest.Etcd) {
 			t.Fatal(err)
 		}
 	}
-	locks := open(t, enginetest.Config, etcd.Cluster{Endpoints: c.Addrs(), Prefix: enginetest.Root(t)})
-	held := enginetest.Lock(t, locks, "name")
+	cluster := etcd.Cluster{Endpoints: c.Addrs(), Prefix: enginetest.Root(t)}
+	locks := open(t, enginetest.Config, cluster)
+	held, released := enginetest.Lock(t, locks, "name"), enginetest.Lock(t, open(t, enginetest.Patient, cluster), "released")
 	set()
+	enginetest.Unlock(t, released)
+	enginetest.Await(t, "the lock that was released is free", func() bool {
+		r, err := client.Get(t.Context(), cluster.Prefix+"/lock/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		return err == nil && r.Count == 2 // those of the other
+	})
 	<-held.Context().Done()
-	if _, err := locks.TryLock(t.Context(), "other"); !errors.Is(err, redlatch.ErrNoQuorum) || !errors.Is(err, rpctypes.ErrNoSpace) || !strings.Contains(err.Error(), "alarm") {
-		t.Error(err)
+	for who, locks := range map[string]*redlatch.Client{"who was there": locks, "who comes": open(t, enginetest.Config, cluster)} {
+		if _, err := locks.TryLock(t.Context(), "other"); !errors.Is(err, redlatch.ErrNoQuorum) || !errors.Is(err, rpctypes.ErrNoSpace) || !strings.Contains(err.Error(), "alarm") {
+			t.Errorf("%s: %v", who, err)
+		}
 	}
 	alarm.Action = pb.AlarmRequest_DEACTIVATE
 	set()

@@ -2,8 +2,10 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"strconv"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/redlatch/redlatch/internal/clock"
@@ -83,11 +85,16 @@ func (s *store) removeOnce(ctx context.Context, p place, id string, doubtful boo
 	if err != nil {
 		return answer(err)
 	}
-	result, err := s.client.Txn(ctx).
-		If(p.isHolders(id)).
-		Then(clientv3.OpDelete(p.held()), clientv3.OpDelete(p.lease())).
-		// This makes an acquisition under this id fail that is still on its way.
-		Else(p.gate(native)).Commit()
+	deletion := func() clientv3.Txn {
+		return s.client.Txn(ctx).If(p.isHolders(id)).Then(clientv3.OpDelete(p.held()), clientv3.OpDelete(p.lease()))
+	}
+	// The gate makes an acquisition under this id fail that is still on its way.
+	result, err := deletion().Else(p.gate(native)).Commit()
+	if errors.Is(err, rpctypes.ErrNoSpace) { // which servers say because of the gate
+		if alone, failed := deletion().Commit(); failed == nil && alone.Succeeded {
+			result, err = alone, nil
+		}
+	}
 	switch {
 	case err != nil:
 		s.lost(native, err)

@@ -41,10 +41,10 @@ type session struct {
 	id      clientv3.LeaseID
 	renewed clock.Instant
 	lasts   time.Duration
-	// prepared: there was an etcd lease once. answered: the last question was answered. refusal is
-	// why there is none yet, and unfit why there never will be.
-	prepared, answered bool
-	refusal, unfit     error
+	// prepared: there was an etcd lease once. answered: the last question was answered; failure is why it
+	// was not. refusal is why there is no etcd lease yet, and unfit why there never will be.
+	prepared, answered      bool
+	failure, refusal, unfit error
 	// cluster is the id of the cluster that answered first, 0 before that.
 	cluster uint64
 }
@@ -54,6 +54,7 @@ const heartbeats = 16
 
 var (
 	errNotConnected = errors.New("no member has answered yet")
+	errNoLease      = errors.New("the cluster gives no etcd lease")
 	errNoAnswer     = errors.New("no answer in time")
 	errClosed       = errors.New("the client is closed")
 	// errClusters: two clients could hold one lock, each in another cluster.
@@ -188,7 +189,7 @@ func (s *session) hear(h *pb.ResponseHeader) error {
 func (s *session) note(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.answered = err == nil
+	s.answered, s.failure = err == nil, err
 	if s.prepared {
 		return
 	}
@@ -267,9 +268,16 @@ func (s *session) await(ctx context.Context) error {
 	}
 }
 
-// notConnected returns errNotConnected with what is known of the reason. The client of etcd says only that
-// a request took too long. Its connection tells why: where it could not connect, it sends nothing.
+// notConnected returns why there is no etcd lease: errNoLease with what a server has said, or errNotConnected
+// with what is known of the reason. The client of etcd says only that a request took too long. Its connection
+// tells why: where it could not connect, it sends nothing.
 func (s *session) notConnected() error {
+	s.mu.Lock()
+	failure := s.failure
+	s.mu.Unlock()
+	if _, ok := errors.AsType[rpctypes.EtcdError](failure); ok {
+		return fmt.Errorf("%w: %w", errNoLease, failure)
+	}
 	conn := s.client.ActiveConnection()
 	if conn.GetState() != connectivity.TransientFailure {
 		return errNotConnected

@@ -217,6 +217,8 @@ func answer(err error) vote.Answer {
 		a.Err = fmt.Errorf("%w: grant a role of Cluster.User readwrite on Cluster.Prefix and all that begins with it", err)
 	case refuses(err):
 		a.Verdict = vote.Refused
+	case errors.Is(err, errNoLease): // after what a server has said, which it may wrap
+		a.Verdict = vote.NotSent
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		a.Err = errNoAnswer // the step's context has ended, and not the caller's, as errors.Is would have it
 	}
