@@ -87,5 +87,6 @@
 //
 // Each lock has a container node under the Root, named after its key. The servers, from version 3.5
 // on, delete it after it has been empty for a while. One more node marks the Root. Tested with
-// version 3.8, over github.com/go-zookeeper/zk. A client keeps one connection.
+// version 3.8, over github.com/go-zookeeper/zk. A client keeps one connection. Servers with
+// localSessionsEnabled need localSessionsUpgradingEnabled, too.
 package zookeeper

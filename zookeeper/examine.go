@@ -123,21 +123,23 @@ func (x *examination) enter(ctx context.Context, config redlatch.Config) (why er
 			return err
 		}
 		data, _, err := s.conn.Get(x.Root)
-		switch {
-		case errors.Is(err, zk.ErrNoNode): // the first client makes it
-			return nil
-		case err != nil:
+		if err == nil {
+			if _, err = baseOf(x.Root, data); err != nil {
+				s.spoil(err)
+				return err
+			}
+		} else if !errors.Is(err, zk.ErrNoNode) { // the first client makes it
 			return fmt.Errorf("read %s: %w", x.Root, err)
 		}
-		if _, err = baseOf(x.Root, data); err != nil {
-			s.spoil(err)
-			return err
-		}
 		// The second request always fails, so nothing is made; the first fails before it where the user may not.
-		_, err = s.conn.Multi(&zk.CreateRequest{Path: string(placeOf(x.Root, "")), Acl: zk.WorldACL(zk.PermAll)},
+		_, err = s.conn.Multi(&zk.CreateRequest{Path: string(placeOf(x.Root, "")), Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral},
 			&zk.CheckVersionRequest{Path: x.Root, Version: math.MaxInt32})
-		if errors.Is(err, zk.ErrNoAuth) {
+		switch a := answer(err); {
+		case errors.Is(err, zk.ErrNoAuth):
 			return fmt.Errorf("create under %s: %w", x.Root, err)
+		case errors.Is(err, zk.ErrSessionExpired), a.Verdict == vote.Refused:
+			s.spoil(a.Err) // the session was made just now
+			return a.Err
 		}
 		return nil
 	})

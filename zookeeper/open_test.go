@@ -157,6 +157,44 @@ func TestSessionTooShort(t *testing.T) {
 	}
 }
 
+// Servers that keep sessions to themselves, and make none of them known to all when a lock needs that, grant nothing; the
+// error, and Examine, have the setting to change. With it there are locks.
+func TestLocalSessions(t *testing.T) {
+	reconnects(t)
+	t.Parallel()
+	e := own(t, longSessions, "localSessionsEnabled=true")
+	leader, followers := e.Leader()
+	for name, server := range map[string]*ensembletest.ZooKeeperServer{"leader": leader, "follower": followers[0]} {
+		ensemble := zookeeper.Ensemble{Servers: []string{server.Addr()}, Root: enginetest.Root(t) + name}
+		says := func(client *redlatch.Client) bool {
+			_, err := client.TryLock(t.Context(), "name")
+			if err == nil {
+				t.Fatalf("%s: it is granted", name)
+			}
+			return strings.Contains(err.Error(), "localSessionsUpgradingEnabled") && errors.Is(err, redlatch.ErrRefused) == (server == leader)
+		}
+		examined := func() bool {
+			return enginetest.Says(examine(t, enginetest.Patient, ensemble), true, "", "localSessionsUpgradingEnabled")
+		}
+		enginetest.Await(t, name+": Examine says so of a new root", examined)
+		client := open(t, enginetest.Patient, ensemble)
+		enginetest.Await(t, name+": it says so", func() bool { return says(client) })
+		enginetest.Await(t, name+": Examine says so", examined)
+	}
+	e = own(t, longSessions, "localSessionsEnabled=true", "localSessionsUpgradingEnabled=true")
+	leader, followers = e.Leader()
+	root := enginetest.Root(t)
+	held := enginetest.Lock(t, open(t, enginetest.Patient, zookeeper.Ensemble{Servers: []string{followers[0].Addr()}, Root: root}), "name")
+	ensemble := zookeeper.Ensemble{Servers: []string{leader.Addr()}, Root: root}
+	other := open(t, enginetest.Patient, ensemble)
+	enginetest.Await(t, "another finds it held", func() bool {
+		_, err := other.TryLock(t.Context(), "name")
+		return errors.Is(err, redlatch.ErrHeld)
+	})
+	enginetest.Await(t, "Examine finds nothing wrong", func() bool { return len(examine(t, enginetest.Patient, ensemble).Problems) == 0 })
+	enginetest.Unlock(t, held)
+}
+
 // connect is a client of the tests' own, for what others do.
 func connect(t *testing.T, e *ensembletest.ZooKeeper) *zk.Conn {
 	t.Helper()

@@ -181,9 +181,16 @@ func answer(err error) vote.Answer {
 	switch {
 	case errors.Is(err, errNotConnected), errors.Is(err, errBusy), errors.Is(err, zk.ErrNoServer):
 		a.Verdict = vote.NotSent
-	case errors.Is(err, zk.ErrSessionExpired), errors.Is(err, zk.ErrSessionMoved), errors.Is(err, errStale):
+	case errors.Is(err, zk.ErrSessionExpired):
 		// What the request left, if anything, has ended with the session.
 		a.Verdict = vote.Unavailable
+		// A follower, unlike a leader, has a local session end.
+		a.Err = fmt.Errorf("%w; if that is so at each try: %s", err, localSessions)
+	case errors.Is(err, zk.ErrSessionMoved), errors.Is(err, errStale):
+		a.Verdict = vote.Unavailable
+	case err != nil && err.Error() == errLocalSession:
+		a.Verdict = vote.Refused
+		a.Err = fmt.Errorf("%w: %s", err, localSessions)
 	case errors.Is(err, zk.ErrNoAuth):
 		a.Verdict = vote.Refused
 		a.Err = fmt.Errorf("%w: give the Ensemble.User and Password for whom the nodes were made, or use another Root", err)
@@ -193,6 +200,12 @@ func answer(err error) vote.Answer {
 	}
 	return a
 }
+
+const (
+	// errLocalSession is what the transport says for EPHEMERALONLOCALSESSION, which it does not know.
+	errLocalSession = "unknown error: -120"
+	localSessions   = "servers with localSessionsEnabled need localSessionsUpgradingEnabled=true, too: set it in their configuration"
+)
 
 // errForeign: somebody else has changed what this library keeps.
 var errForeign = errors.New("not this library's")
