@@ -8,6 +8,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -26,7 +27,9 @@ func dial(config redlatch.Config, c Cluster) (*clientv3.Client, error) {
 		DialTimeout: connectTime, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(connecting)},
 	}
-	client, err := clientv3.New(settings)
+	withUser := settings
+	withUser.DialOptions = append(withUser.DialOptions, grpc.WithChainUnaryInterceptor(authenticateAnew(settings)))
+	client, err := clientv3.New(withUser)
 	switch {
 	case refuses(err):
 		return nil, fmt.Errorf("etcd: %w: %w", redlatch.ErrRefused, err)
@@ -43,11 +46,33 @@ var connecting = grpc.ConnectParams{
 	MinConnectTimeout: 1500 * time.Millisecond,
 }
 
+// authenticateAnew makes a client give its password on a connection of its own where a server has forgotten the token that it was
+// given before: the client sends that token with the password, and servers of version 3.4 refuse the password because of it, each time.
+func authenticateAnew(settings clientv3.Config) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		err := invoke(ctx, method, request, reply, conn, options...)
+		if method != pb.Auth_Authenticate_FullMethodName || !errors.Is(rpctypes.Error(err), rpctypes.ErrInvalidAuthToken) {
+			return err
+		}
+		client, failed := withoutUser(settings)
+		if failed != nil {
+			return err
+		}
+		defer client.Close()
+		return client.ActiveConnection().Invoke(ctx, method, request, reply, options...)
+	}
+}
+
+// withoutUser makes a client that sends nothing when it is made.
+func withoutUser(settings clientv3.Config) (*clientv3.Client, error) {
+	settings.Username, settings.Password = "", ""
+	return clientv3.New(settings)
+}
+
 // explain returns the error of a client that could not authenticate its user, with why it could not connect if that
 // is so.
 func explain(settings clientv3.Config, err error) error {
-	settings.Username, settings.Password = "", "" // such a client sends nothing when it is made
-	client, failed := clientv3.New(settings)
+	client, failed := withoutUser(settings)
 	if failed != nil {
 		return err
 	}

@@ -44,6 +44,10 @@ const (
 // package namespace of etcd can give the client another one. Close of the *redlatch.Client does not
 // close client: close it afterwards.
 //
+// A client with a Username gets no answer any more from servers of version 3.4 that have forgotten the
+// token which they gave it for its password, as when all restart, or when that expires. The client of
+// OpenWith does.
+//
 // Open returns when an etcd lease was made, or after two seconds. Servers that cannot be reached
 // are no error, because they may come back; until then Lock waits, and TryLock returns
 // redlatch.ErrNoQuorum.
