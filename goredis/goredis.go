@@ -74,6 +74,12 @@ type pipeliner interface {
 	Pipeline() redis.Pipeliner
 }
 
+// clusterClient is a *redis.ClusterClient, or a type that embeds one.
+type clusterClient interface {
+	Processor
+	Options() *redis.ClusterOptions
+}
+
 // Open is [redlatch.Open] over clients, each of which leads to one node: a server, a master that
 // Sentinels watch, or a whole Cluster. The clients are used as they are. Client.Close does not
 // close them, but waits for what is under way on them: their ReadTimeout at most, and their
@@ -85,7 +91,8 @@ type pipeliner interface {
 //
 // Where Sentinels watch the master, go-redis asks them, and believes the first that answers;
 // redlatch.Open believes a majority of them. So with the quarantine on such a client is refused,
-// unless [AnySentinel] accepts that.
+// unless [AnySentinel] accepts that. What redis.NewFailoverClusterClient returns does not lead to a
+// Cluster, and gets no lock: use redis.NewFailoverClient.
 //
 // Open blocks as redlatch.Open does. The error wraps redlatch.ErrInvalid when
 // the clients and the Config do not fit.
@@ -182,9 +189,9 @@ func attachment(client Processor) (hook.Node, error) {
 		return hook.Node{}, errors.New("it is nil")
 	}
 	switch c := client.(type) {
-	case *redis.Ring:
+	case interface{ Options() *redis.RingOptions }: // a type of the program's may embed a client
 		return hook.Node{}, errors.New("a Ring is several servers that know nothing of each other: give each server's client")
-	case *redis.ClusterClient:
+	case clusterClient:
 		if c.Options().ReadOnly {
 			return hook.Node{}, errors.New("ClusterOptions.ReadOnly sends commands to replicas, which never vote")
 		}

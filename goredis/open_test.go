@@ -193,9 +193,12 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer direct.Close()
+	c.Nodes = []string{"cluster"}
+	own := open(t, c, tracedCluster{rdb})
 	for _, name := range []string{"x", "y", "{tag}z", "job17"} {
 		cycle(t, name, client, direct)
 		cycle(t, name, direct, client)
+		cycle(t, name, own, direct)
 	}
 }
 
@@ -267,8 +270,12 @@ func TestReplicas(t *testing.T) {
 	})
 }
 
-// traced is a client as programs have them, with methods of their own.
-type traced struct{ *redis.Client }
+// These are clients as programs have them, with methods of their own.
+type (
+	traced        struct{ *redis.Client }
+	tracedCluster struct{ *redis.ClusterClient }
+	tracedRing    struct{ *redis.Ring }
+)
 
 // What cannot work is refused with a word on the remedy.
 func TestMisfits(t *testing.T) {
@@ -296,6 +303,8 @@ func TestMisfits(t *testing.T) {
 		{"failover in a type of the program's", redlatch.Config{Nodes: []string{"a"}}, []goredis.Processor{traced{failover}}, "goredis.AnySentinel"},
 		{"failover twice", redlatch.Config{Nodes: []string{"a", "b"}}, []goredis.Processor{goredis.AnySentinel(failover), failover}, "vote twice"},
 		{"ring", redlatch.Config{}, []goredis.Processor{redis.NewRing(&redis.RingOptions{})}, "each server"},
+		{"ring in a type of the program's", redlatch.Config{Nodes: []string{"a"}}, []goredis.Processor{tracedRing{redis.NewRing(&redis.RingOptions{})}}, "each server"},
+		{"read-only Cluster in a type of the program's", redlatch.Config{Nodes: []string{"a"}}, []goredis.Processor{tracedCluster{redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"localhost:1"}, ReadOnly: true})}}, "ClusterOptions.ReadOnly"},
 		{"replicas of a Cluster", redlatch.Config{Nodes: []string{"a"}, Replicas: redlatch.Replicas{Count: 1}}, []goredis.Processor{cluster}, "Config.Replicas"},
 		{"a Config that cannot work", redlatch.Config{TTL: -1}, []goredis.Processor{one}, "Config.TTL"},
 	} {
