@@ -70,3 +70,29 @@ func noSpace(t *testing.T, c *ensembletest.Etcd) {
 	}
 	enginetest.Unlock(t, next)
 }
+
+// Somebody revokes the etcd lease of a client: its lock is free at once, and it finds that out by its next extension. It makes
+// another etcd lease and locks again.
+func TestLeaseIsRevoked(t *testing.T) {
+	t.Parallel()
+	c := common(t)
+	client := dial(t, c.Addrs()...)
+	t.Cleanup(func() { client.Close() })
+	cluster := etcd.Cluster{Endpoints: c.Addrs(), Prefix: enginetest.Root(t)}
+	locks := open(t, enginetest.Patient, cluster)
+	held := enginetest.Lock(t, locks, "name")
+	r, err := client.Get(t.Context(), cluster.Prefix+"/lock/", clientv3.WithPrefix(), clientv3.WithLimit(1))
+	if err != nil || len(r.Kvs) == 0 {
+		t.Fatalf("%v, %v", r, err)
+	}
+	if _, err := client.Revoke(t.Context(), clientv3.LeaseID(r.Kvs[0].Lease)); err != nil {
+		t.Fatal(err)
+	}
+	next := enginetest.Lock(t, open(t, enginetest.Patient, cluster), "name")
+	if next.Token() <= held.Token() {
+		t.Errorf("the token %d after %d", next.Token(), held.Token())
+	}
+	enginetest.Await(t, "the holder is told", func() bool { return errors.Is(held.Extend(t.Context(), enginetest.Patient.TTL), redlatch.ErrLost) })
+	enginetest.Unlock(t, next)
+	enginetest.Unlock(t, enginetest.Lock(t, locks, "name"))
+}
