@@ -1,6 +1,7 @@
 package redlatch
 
 import (
+	"reflect"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/node"
@@ -60,3 +61,11 @@ func RestsOfTryLock(c *Client) (all time.Duration) {
 
 // PermitNodes returns the client's nodes in the order in which they are asked for a permit of the lock with that key.
 func PermitNodes(c *Client, key string) []int { return c.waitqueue.Order(node.PermitsKey(key)) }
+
+// ObservedNode returns the node that an observer of the lock with that key looks at.
+func ObservedNode(c *Client, key string) int { return c.waitqueue.Arbiter(key) }
+
+// ObservedKeys returns how many keys are observed. Nobody may begin or end to observe meanwhile.
+func ObservedKeys(c *Client) int {
+	return reflect.ValueOf(&c.observers).Elem().FieldByName("of").Len()
+}

@@ -100,10 +100,6 @@ func (o *observation) next(look func() (news bool, err error), yield func(error)
 	unusable := c.usable()
 	news, err := true, unusable
 	if err == nil {
-		select {
-		case <-o.changed: // the look that follows finds the change
-		default:
-		}
 		news, err = look()
 	}
 	c.calls.Done() // before yield, as Close may be called there

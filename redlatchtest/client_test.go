@@ -3,9 +3,11 @@ package redlatchtest
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -142,14 +144,50 @@ func (s *seen) Observe(_ context.Context, e redlatch.Event) {
 	}
 }
 
-// What another machine does is not told to the test's own Observer.
+// What another machine does is told neither to the test's own Observer nor to its Logger, not even that it has lost the
+// lock; whose it is then, it does not touch.
 func TestAnotherIsNotObserved(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		observer := new(seen)
-		locks := New(t, redlatch.Config{Observer: observer})
-		locks.HoldByAnother("a")()
-		if observer.acquired > 0 {
-			t.Errorf("%d locks acquired", observer.acquired)
+		observer, log := new(seen), new(strings.Builder)
+		locks := New(t, redlatch.Config{Observer: observer, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+		release := locks.HoldByAnother("a")
+		locks.Lose("a")
+		if observer.acquired > 0 || log.Len() > 0 {
+			t.Errorf("%d locks acquired, the log has %q", observer.acquired, log)
+		}
+		lock, err := locks.TryLock(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if release(); lock.Err() != nil || len(locks.Held()) != 1 {
+			t.Errorf("released by another: %v, held: %v", lock.Err(), locks.Held())
+		}
+		if locks.Lose("a"); !strings.Contains(log.String(), "lock lost") {
+			t.Errorf("lost by the test's own client, the log has %q", log)
+		}
+	})
+}
+
+// The first lock of a client takes one round trip, as those do that follow.
+func TestFirstLockIsAsQuick(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		locks := New(t, redlatch.Config{})
+		const trip = 10 * time.Millisecond
+		for _, client := range []*Client{locks, locks.Peer(redlatch.Config{})} {
+			client.Delay(trip)
+			for range 2 {
+				start := time.Now()
+				lock, err := client.TryLock(t.Context(), "a")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(start); took != trip {
+					t.Errorf("it took %v, want %v", took, trip)
+				}
+				if err := lock.Unlock(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
 	})
 }

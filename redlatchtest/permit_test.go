@@ -149,6 +149,29 @@ func TestPermitsAreObserved(t *testing.T) {
 	})
 }
 
+// Each time that no node answers, an observer of permits is told that once, and then the same permits again.
+func TestObserverOfPermitsIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := redlatchtest.New(t, redlatch.Config{})
+		if _, err := client.Peer(redlatch.Config{}).Acquire(t.Context(), "pool", 3); err != nil {
+			t.Fatal(err)
+		}
+		told := 0
+		for held, err := range client.ObservePermits(t.Context(), "pool") {
+			told++
+			if cut := told%2 == 0; cut != errors.Is(err, redlatch.ErrNoQuorum) || !cut && len(held) != 1 {
+				t.Fatalf("told %d: %+v, %v", told, held, err)
+			} else if told == 5 {
+				break
+			} else if !cut {
+				client.Cut(true)
+			} else {
+				time.AfterFunc(time.Minute, func() { client.Cut(false) })
+			}
+		}
+	})
+}
+
 // A permit is valid from before its slot was chosen, not from the answer that says which it is.
 func TestPermitCountsFromBeforeTheChoice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -202,11 +202,12 @@ func TestObserverOfPermitsHearsTheArbiter(t *testing.T) {
 		}
 		return counts
 	}
-	seen, key, soonest := observePermits(t, client), locktest.SlotKey(t.Name(), 0), time.Hour
+	seen, key := observePermits(t, client), locktest.SlotKey(t.Name(), 0)
 	awaitPermitsSeen(t, seen, "")
 	// The next look by itself is 1.4 s later. A busy machine may take as long, but not each time.
 	const soon, most = 1400 * time.Millisecond, 20
-	for i := 0; i < 8 || soonest > soon && i < most; i++ {
+	soonest := [2]time.Duration{time.Hour, time.Hour} // of a grant, and of a release
+	for i := 0; i < 8 || max(soonest[0], soonest[1]) > soon && i < most; i++ {
 		held, change := "", []string{"DEL", key}
 		if i%2 == 0 {
 			held, change = fmt.Sprintf("0 holder %d", i), []string{"SET", key, fmt.Sprintf("ABCDEFGHIJKLMNOPQRSTUVWXYZ.mwwuymle.holder %d", i)}
@@ -219,9 +220,9 @@ func TestObserverOfPermitsHearsTheArbiter(t *testing.T) {
 			locktest.Do(t, s, change...)
 		}
 		awaitPermitsSeen(t, seen, held)
-		soonest = min(soonest, time.Since(start))
+		soonest[i%2] = min(soonest[i%2], time.Since(start))
 	}
-	if soonest > soon {
-		t.Errorf("a change was told after %v at the soonest", soonest)
+	if max(soonest[0], soonest[1]) > soon {
+		t.Errorf("a grant was told after %v at the soonest, a release after %v", soonest[0], soonest[1])
 	}
 }

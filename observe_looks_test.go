@@ -1,0 +1,215 @@
+package redlatch_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/hook"
+	"github.com/redlatch/redlatch/internal/memory"
+)
+
+// observedNode is a node in memory that tells of no change, and counts how often an observer looks at it.
+type observedNode struct {
+	*memory.Node
+	looks atomic.Int64
+	// older, once it is set, answers in the node's place, as a server that comes back with old data.
+	older atomic.Pointer[memory.Node]
+}
+
+// observedConn is a connection to the node.
+type observedConn struct {
+	driver.Conn
+	node *observedNode
+}
+
+func (c observedConn) Do(ctx context.Context, args ...string) (driver.Reply, error) {
+	if args[0] == "EVAL" && args[2] == "1" { // it reads the key alone
+		c.node.looks.Add(1)
+	}
+	if older := c.node.older.Load(); older != nil {
+		return older.Link().Dial().Do(ctx, args...)
+	}
+	return c.Conn.Do(ctx, args...)
+}
+
+// oneClock is a machine's clock in virtual time, which never sleeps.
+type oneClock struct {
+	clock.Clock
+	start time.Time
+}
+
+func (c oneClock) Now() clock.Instant {
+	now := time.Now()
+	return clock.Instant{Mono: now, Boot: now.Sub(c.start)}
+}
+
+// observedNodes are some nodes, a client that observes the lock "name" on them, and what it sees.
+type observedNodes struct {
+	client  *redlatch.Client
+	arbiter *observedNode
+	others  []*observedNode
+	seen    chan redlatch.Holder
+}
+
+// observeNodes observes until the test is over.
+func observeNodes(t *testing.T, config redlatch.Config, n int) *observedNodes {
+	t.Helper()
+	nodes := make([]*observedNode, n)
+	around := hook.Surroundings{Clock: oneClock{clock.System, time.Now()}}
+	for i := range nodes {
+		node := &observedNode{Node: memory.New(time.Now)}
+		nodes[i] = node
+		around.Nodes = append(around.Nodes, hook.Node{Name: fmt.Sprint("node-", i), Dial: func() driver.Conn { return observedConn{node.Link().Dial(), node} }})
+	}
+	opened, err := hook.Open(config, around)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &observedNodes{client: opened.(*redlatch.Client), seen: make(chan redlatch.Holder, 1000)}
+	arbiter := redlatch.ObservedNode(o.client, "name")
+	for i, node := range nodes {
+		if i == arbiter {
+			o.arbiter = node
+		} else {
+			o.others = append(o.others, node)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for holder, err := range o.client.Observe(ctx, "name") {
+			if err != nil {
+				t.Error(err)
+			}
+			o.seen <- holder
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-over
+		_ = o.client.Close()
+	})
+	return o
+}
+
+// sees expects the next holder to be seen within d.
+func (o *observedNodes) sees(t *testing.T, id string, d time.Duration) {
+	t.Helper()
+	start := time.Now()
+	if h := <-o.seen; h.ID != id || time.Since(start) > d {
+		t.Errorf("after %v %q is seen, want %q within %v", time.Since(start), h.ID, id, d)
+	}
+}
+
+// looksIn returns how often the arbiter is looked at in d.
+func (o *observedNodes) looksIn(d time.Duration) int64 {
+	before := o.arbiter.looks.Load()
+	time.Sleep(d)
+	return o.arbiter.looks.Load() - before
+}
+
+// awaitLook returns after the next look.
+func (o *observedNodes) awaitLook() {
+	for o.looksIn(time.Millisecond) == 0 {
+	}
+	synctest.Wait()
+}
+
+// What the arbiter alone has may be news: it is looked at again soon, until the others say the same.
+func TestObserveLooksSoonAfterTheArbiter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := observeNodes(t, redlatch.Config{}, 3)
+		o.sees(t, "", 0)
+		o.arbiter.Set("name", "other", time.Hour)
+		o.awaitLook()
+		for _, node := range o.others {
+			node.Set("name", "other", time.Hour)
+		}
+		o.sees(t, "other", 20*time.Millisecond)
+		o.arbiter.Delete("name", "other", "name")
+		o.awaitLook()
+		for _, node := range o.others {
+			node.Delete("name", "other", "name")
+		}
+		o.sees(t, "", 20*time.Millisecond)
+	})
+}
+
+// An observer looks every 1.5 s where all nodes say the same, be it that somebody has the lock or nobody, also after
+// the arbiter has said something else for a while; and hardly more often in that while.
+func TestObserveRestsBetweenLooks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := observeNodes(t, redlatch.Config{}, 3)
+		rests := func(when string, most int64) {
+			t.Helper()
+			if n := o.looksIn(15 * time.Second); n < 9 || n > most {
+				t.Errorf("%s: %d looks in 15 s, at most %d expected", when, n, most)
+			}
+		}
+		o.sees(t, "", 0)
+		rests("nobody has it", 11)
+		for _, node := range append(o.others, o.arbiter) {
+			node.Set("name", "other", time.Hour)
+		}
+		o.sees(t, "other", 1600*time.Millisecond)
+		rests("somebody has it", 11)
+		o.arbiter.Set("name", "another", time.Hour)
+		o.awaitLook()
+		o.arbiter.Set("name", "other", time.Hour)
+		o.awaitLook()
+		rests("the arbiter says the same again", 11)
+		o.arbiter.Set("name", "another", time.Hour)
+		o.awaitLook()
+		rests("the arbiter alone says that another has it", 20)
+	})
+}
+
+// A holder who has renewed the lock for longer than MaxTTL is the latest all the same: an earlier one, of a server that
+// comes back with old data, is not seen after it.
+func TestObserveDoesNotGoBackFromALongHold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		config := redlatch.Config{TTL: 10 * time.Second, MaxTTL: 20 * time.Second}
+		o := observeNodes(t, config, 1)
+		o.sees(t, "", 0)
+		lock, err := o.client.TryLock(t.Context(), "name")
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.sees(t, hook.LeaseOf(lock).HolderID(), 0)
+		time.Sleep(3 * config.MaxTTL)
+		older := memory.New(time.Now)
+		older.Set("name", "ABCDEFGHIJKLMNOPQRSTUVWXYZ.mwwuymle.earlier", 5*time.Second)
+		o.arbiter.older.Store(older)
+		o.sees(t, "", 7*time.Second)
+		_ = lock.Unlock(t.Context()) // it is lost
+	})
+}
+
+// A range that is over leaves nothing in the client.
+func TestObserveLeavesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := observeNodes(t, redlatch.Config{}, 1)
+		o.sees(t, "", 0)
+		for range o.client.Observe(t.Context(), "a") {
+			break
+		}
+		for range o.client.ObservePermits(t.Context(), "a") {
+			break
+		}
+		if keys := redlatch.ObservedKeys(o.client); keys != 1 {
+			t.Errorf("%d keys are observed, want one", keys)
+		}
+	})
+}
