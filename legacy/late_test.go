@@ -211,3 +211,56 @@ func TestEndBeforeTheAnswer(t *testing.T) {
 		}
 	}
 }
+
+// An Extend whose ctx ends while it waits for another to be answered learns what ended it, and is not sent.
+func TestExtendBehindAnother(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		conn := &slowConn{takes: commandTimeout / 2}
+		locker := &Locker{config: Config{Timeout: time.Minute}, patience: commandTimeout, conn: conn, inFlight: make(chan struct{}, 2)}
+		lock, err := newLock(t.Context(), locker, "a", "lock.a", locker.validity())
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := make(chan error)
+		go func() { first <- lock.Extend(t.Context()) }()
+		synctest.Wait()
+		reason := errors.New("the reason")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(reason)
+		if err := lock.Extend(ctx); !errors.Is(err, reason) {
+			t.Errorf("behind another: %v", err)
+		}
+		if <-first; conn.sent != 1 {
+			t.Errorf("sent %d times", conn.sent)
+		}
+	})
+}
+
+// refusingConn is a connection to a server that says that the lock is held, and then refuses the command.
+type refusingConn struct {
+	driver.Conn
+	asked int
+}
+
+func (c *refusingConn) Do(_ context.Context, args ...string) (driver.Reply, error) {
+	if args[0] == "SETNX" {
+		if c.asked++; c.asked > 1 {
+			return driver.Reply{}, &driver.ServerError{Text: "NOPERM no"}
+		}
+		return driver.Reply{Kind: driver.Int}, nil
+	}
+	return driver.Reply{Kind: driver.Text, Text: "9999999999"}, nil
+}
+
+// What stood in the way of earlier tries is no part of the error of one that fails for another reason.
+func TestRefusedInALaterTry(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		conn := new(refusingConn)
+		locker := &Locker{config: Config{Timeout: time.Minute, KeyTemplate: defaultTemplate}, patience: time.Minute, conn: conn, inFlight: make(chan struct{}, 1)}
+		if _, err := locker.Lock(t.Context(), "a"); conn.asked != 2 || !errors.Is(err, redlatch.ErrRefused) || errors.Is(err, redlatch.ErrHeld) {
+			t.Errorf("asked %d times: %v", conn.asked, err)
+		}
+	})
+}

@@ -100,7 +100,7 @@ func (k *Lock) tick() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.state == nil {
-		k.timer.Reset(max(k.left(), time.Millisecond))
+		k.timer.Reset(k.left())
 	}
 }
 

@@ -230,6 +230,7 @@ func TestFailures(t *testing.T) {
 		"whole seconds":      {URL: "redis://127.0.0.1:1", Timeout: 1500 * time.Millisecond},
 		"at least 1s":        {URL: "redis://127.0.0.1:1", Timeout: -time.Second},
 		"Config.KeyTemplate": {URL: "redis://127.0.0.1:1", Timeout: time.Second, KeyTemplate: "lock"},
+		"{name} once":        {URL: "redis://127.0.0.1:1", Timeout: time.Second, KeyTemplate: "lock.{name}.{name}"},
 		"Config.URL":         {Timeout: time.Second},
 	} {
 		if _, err := legacy.Open(config); !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), text) {
