@@ -34,9 +34,6 @@ func (l *Lock) Context() context.Context {
 	if c != made {
 		made.cancel(nil)
 	}
-	if held, why := l.lease.Held(); !held {
-		c.cancel(why)
-	}
 	return c
 }
 
