@@ -1,0 +1,85 @@
+package oneshot_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/oneshot"
+)
+
+// What two nodes have said is not kept back until the third, which hangs, would have had its time to answer.
+func TestOneShotIsAnsweredBesideANodeThatHangs(t *testing.T) {
+	t.Parallel()
+	nodes := locktest.Shared(t, 3)
+	proxies := redistest.Proxies(t, nodes)
+	c := locktest.Config(locktest.ProxyURLs(proxies)...)
+	for _, server := range nodes {
+		locktest.Do(t, server, "SET", t.Name(), "a", "PX", "60000")
+	}
+	for op, call := range map[string]func(c caller, ctx context.Context) (right bool, err error){
+		"query": func(c caller, ctx context.Context) (bool, error) {
+			id, _, err := c.Query(ctx, t.Name())
+			return id == "a", err
+		},
+		"release of another's": func(c caller, ctx context.Context) (bool, error) {
+			ok, err := c.Release(ctx, t.Name(), "b")
+			return !ok, err
+		},
+	} {
+		locktest.Await(t, op+" is answered soon", func() bool { // a busy machine may be slow
+			client := newCaller(t, c, oneshot.CommandsAuto)
+			inspect(t, client, t.Name())
+			proxies[2].BlackHole(redistest.Both, true)
+			defer proxies[2].Cut()
+			defer proxies[2].BlackHole(redistest.Both, false)
+			start := time.Now()
+			right, err := call(client, t.Context())
+			took := time.Since(start)
+			if err == nil && !right {
+				t.Fatalf("%s is answered otherwise", op)
+			}
+			return err == nil && took < 2*c.NodeTimeout // it has four of them to answer
+		})
+	}
+}
+
+// Take and Extend wait for NodeTimeout, during which the validity runs, and no longer.
+func TestTakeAtNodesThatHang(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, locktest.Shared(t, 1)[0].Addr())
+	client := newCaller(t, locktest.Config(proxy.URL()), oneshot.CommandsAuto)
+	locktest.Await(t, "the node is known", func() bool { return locktest.ErrorOf(client.Release(t.Context(), t.Name(), "x")) == nil })
+	proxy.BlackHole(redistest.Both, true)
+	for op, call := range map[string]func(ctx context.Context, name, id string, ttl time.Duration) (bool, error){"take": client.Take, "extend": client.Extend} {
+		locktest.Await(t, op+" ends soon", func() bool { // a busy machine may be slow
+			start := time.Now()
+			if ok, err := call(t.Context(), t.Name(), "x", locktest.TTL); ok || !errors.Is(err, redlatch.ErrNoQuorum) {
+				t.Fatalf("%s: %t, %v", op, ok, err)
+			}
+			return time.Since(start) < 2*time.Second
+		})
+	}
+}
+
+// Release and Query have the time for several round trips, each of which takes nearly NodeTimeout.
+func TestReleaseByAWayOfManyRoundTrips(t *testing.T) {
+	t.Parallel()
+	server := locktest.Shared(t, 1)[0]
+	proxy := redistest.NewProxy(t, server.Addr())
+	c := locktest.Config(proxy.URL())
+	client := newCaller(t, c, oneshot.CommandsWatch)
+	locktest.Await(t, "it is released, and queried before", func() bool { // a busy machine may be slow
+		_, err := client.Release(t.Context(), t.Name(), "x") // there is a connection for it
+		locktest.Do(t, server, "SET", t.Name(), "x", "PX", "60000")
+		proxy.Delay(redistest.Replies, 2*c.NodeTimeout/3, 0)
+		defer proxy.Delay(redistest.Replies, 0, 0)
+		id, _, err2 := client.Query(t.Context(), t.Name())
+		ok, err3 := client.Release(t.Context(), t.Name(), "x")
+		return errors.Join(err, err2, err3) == nil && id == "x" && ok
+	})
+}
