@@ -196,6 +196,28 @@ func TestObserveDoesNotGoBackFromALongHold(t *testing.T) {
 	})
 }
 
+// Whether another library's holder came earlier is not known: it is seen, whatever the counter says.
+func TestObserveSeesAForeignHolder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := observeNodes(t, redlatch.Config{}, 1)
+		o.sees(t, "", 0)
+		lock, err := o.client.TryLock(t.Context(), "name")
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.sees(t, hook.LeaseOf(lock).HolderID(), 0)
+		if err := lock.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		o.sees(t, "", 0)
+		without := memory.New(time.Now)
+		without.Set("name", "theirs", time.Hour)
+		o.arbiter.older.Store(without)
+		o.sees(t, "theirs", 1600*time.Millisecond)
+	})
+}
+
 // A range that is over leaves nothing in the client.
 func TestObserveLeavesNothing(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 )
 
 // A name that led to another node's server for a while, and leads to one of its own again, is of no
-// consequence for a client that saw it.
+// consequence for a client that saw it. Meanwhile it is refused, and who observes is told that as the last.
 func TestOneServerTwiceForAWhile(t *testing.T) {
 	t.Parallel()
 	servers := locktest.Shared(t, 3)
@@ -29,6 +29,17 @@ func TestOneServerTwiceForAWhile(t *testing.T) {
 		}
 		return errors.Is(err, redlatch.ErrInvalid) && strings.Contains(err.Error(), "vote twice")
 	})
+
+	told := 0
+	for holder, err := range client.Observe(locktest.Within(t, locktest.Patience), "x") {
+		if told++; told > 1 || !errors.Is(err, redlatch.ErrInvalid) {
+			t.Errorf("an observer is told: %v, %v", holder, err)
+			break
+		}
+	}
+	if told == 0 {
+		t.Error("an observer is not told")
+	}
 
 	proxies[1].Retarget(servers[1].Addr())
 	proxies[1].Cut()
