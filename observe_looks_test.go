@@ -3,6 +3,7 @@ package redlatch_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,11 +14,13 @@ import (
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/memory"
+	"github.com/redlatch/redlatch/internal/node"
 )
 
 // observedNode is a node in memory that tells of no change, and counts how often an observer looks at it.
 type observedNode struct {
 	*memory.Node
+	link  *memory.Link
 	looks atomic.Int64
 	// older, once it is set, answers in the node's place, as a server that comes back with old data.
 	older atomic.Pointer[memory.Node]
@@ -50,7 +53,7 @@ func (c oneClock) Now() clock.Instant {
 	return clock.Instant{Mono: now, Boot: now.Sub(c.start)}
 }
 
-// observedNodes are some nodes, a client that observes the lock "name" on them, and what it sees.
+// observedNodes are some nodes, a client of them, and what it sees.
 type observedNodes struct {
 	client  *redlatch.Client
 	arbiter *observedNode
@@ -58,29 +61,33 @@ type observedNodes struct {
 	seen    chan redlatch.Holder
 }
 
-// observeNodes observes until the test is over.
-func observeNodes(t *testing.T, config redlatch.Config, n int) *observedNodes {
+// openNodes opens a client until the test is over. The arbiter is that of the key.
+func openNodes(t *testing.T, config redlatch.Config, n int, key string) *observedNodes {
 	t.Helper()
 	nodes := make([]*observedNode, n)
 	around := hook.Surroundings{Clock: oneClock{clock.System, time.Now()}}
 	for i := range nodes {
-		node := &observedNode{Node: memory.New(time.Now)}
-		nodes[i] = node
-		around.Nodes = append(around.Nodes, hook.Node{Name: fmt.Sprint("node-", i), Dial: func() driver.Conn { return observedConn{node.Link().Dial(), node} }})
+		one := &observedNode{Node: memory.New(time.Now)}
+		one.link, nodes[i] = one.Link(), one
+		around.Nodes = append(around.Nodes, hook.Node{Name: fmt.Sprint("node-", i), Dial: func() driver.Conn { return observedConn{one.link.Dial(), one} }})
 	}
 	opened, err := hook.Open(config, around)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &observedNodes{client: opened.(*redlatch.Client), seen: make(chan redlatch.Holder, 1000)}
-	arbiter := redlatch.ObservedNode(o.client, "name")
-	for i, node := range nodes {
-		if i == arbiter {
-			o.arbiter = node
-		} else {
-			o.others = append(o.others, node)
-		}
-	}
+	o := &observedNodes{client: opened.(*redlatch.Client)}
+	t.Cleanup(func() { _ = o.client.Close() })
+	arbiter := redlatch.ObservedNode(o.client, key)
+	o.arbiter = nodes[arbiter]
+	o.others = slices.Delete(nodes, arbiter, arbiter+1)
+	return o
+}
+
+// observeNodes observes the lock "name" until the test is over.
+func observeNodes(t *testing.T, config redlatch.Config, n int) *observedNodes {
+	t.Helper()
+	o := openNodes(t, config, n, "name")
+	o.seen = make(chan redlatch.Holder, 1000)
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan struct{})
 	go func() {
@@ -95,7 +102,6 @@ func observeNodes(t *testing.T, config redlatch.Config, n int) *observedNodes {
 	t.Cleanup(func() {
 		cancel()
 		<-over
-		_ = o.client.Close()
 	})
 	return o
 }
@@ -131,14 +137,14 @@ func TestObserveLooksSoonAfterTheArbiter(t *testing.T) {
 		o.sees(t, "", 0)
 		o.arbiter.Set("name", "other", time.Hour)
 		o.awaitLook()
-		for _, node := range o.others {
-			node.Set("name", "other", time.Hour)
+		for _, other := range o.others {
+			other.Set("name", "other", time.Hour)
 		}
 		o.sees(t, "other", 20*time.Millisecond)
 		o.arbiter.Delete("name", "other", "name")
 		o.awaitLook()
-		for _, node := range o.others {
-			node.Delete("name", "other", "name")
+		for _, other := range o.others {
+			other.Delete("name", "other", "name")
 		}
 		o.sees(t, "", 20*time.Millisecond)
 	})
@@ -158,8 +164,8 @@ func TestObserveRestsBetweenLooks(t *testing.T) {
 		}
 		o.sees(t, "", 0)
 		rests("nobody has it", 11)
-		for _, node := range append(o.others, o.arbiter) {
-			node.Set("name", "other", time.Hour)
+		for _, other := range append(o.others, o.arbiter) {
+			other.Set("name", "other", time.Hour)
 		}
 		o.sees(t, "other", 1600*time.Millisecond)
 		rests("somebody has it", 11)
@@ -215,6 +221,26 @@ func TestObserveSeesAForeignHolder(t *testing.T) {
 		without.Set("name", "theirs", time.Hour)
 		o.arbiter.older.Store(without)
 		o.sees(t, "theirs", 1600*time.Millisecond)
+	})
+}
+
+// Where the nodes that have answered do not tell who has a slot, the one that is slower is waited for.
+func TestObservePermitsAwaitsASlowNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		queue := node.PermitsKey("name")
+		o := openNodes(t, redlatch.Config{}, 3, queue)
+		slow := o.others[0]
+		slow.link.Delay(20 * time.Millisecond)
+		for _, on := range []*observedNode{o.arbiter, slow} {
+			on.Set(node.SlotKey(queue, 7), "theirs", time.Hour)
+		}
+		for held, err := range o.client.ObservePermits(t.Context(), "name") {
+			if err != nil || len(held) != 1 || held[0].Slot != 7 || held[0].Holder.ID != "theirs" {
+				t.Errorf("at first %+v, %v", held, err)
+			}
+			break
+		}
 	})
 }
 

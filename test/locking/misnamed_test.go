@@ -8,6 +8,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/oneshot"
 )
 
 // A name that led to another node's server for a while, and leads to one of its own again, is of no
@@ -39,6 +40,9 @@ func TestOneServerTwiceForAWhile(t *testing.T) {
 	}
 	if told == 0 {
 		t.Error("an observer is not told")
+	}
+	if _, err := oneshot.New(client).Take(t.Context(), "x", "id", locktest.TTL); !errors.Is(err, redlatch.ErrInvalid) {
+		t.Errorf("a one-shot call: %v", err) // Close, at the end, does not wait for it
 	}
 
 	proxies[1].Retarget(servers[1].Addr())
