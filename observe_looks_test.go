@@ -88,10 +88,11 @@ func observeNodes(t *testing.T, config redlatch.Config, n int) *observedNodes {
 	t.Helper()
 	o := openNodes(t, config, n, "name")
 	o.seen = make(chan redlatch.Holder, 1000)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
+		defer close(o.seen)
 		for holder, err := range o.client.Observe(ctx, "name") {
 			if err != nil {
 				t.Error(err)

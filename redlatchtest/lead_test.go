@@ -327,7 +327,7 @@ func TestObserverLooks(t *testing.T) {
 		config := redlatch.Config{TTL: time.Second, NodeTimeout: 50 * time.Millisecond}
 		locks := New(t, config)
 		peer := locks.Peer(config)
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		type sight struct {
 			label string

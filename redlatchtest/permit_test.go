@@ -156,8 +156,10 @@ func TestObserverOfPermitsIsCutOff(t *testing.T) {
 		if _, err := client.Peer(redlatch.Config{}).Acquire(t.Context(), "pool", 3); err != nil {
 			t.Fatal(err)
 		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
 		told := 0
-		for held, err := range client.ObservePermits(t.Context(), "pool") {
+		for held, err := range client.ObservePermits(ctx, "pool") {
 			told++
 			if cut := told%2 == 0; cut != errors.Is(err, redlatch.ErrNoQuorum) || !cut && len(held) != 1 {
 				t.Fatalf("told %d: %+v, %v", told, held, err)
@@ -168,6 +170,9 @@ func TestObserverOfPermitsIsCutOff(t *testing.T) {
 			} else {
 				time.AfterFunc(time.Minute, func() { client.Cut(false) })
 			}
+		}
+		if told != 5 {
+			t.Errorf("told %d times in an hour", told)
 		}
 	})
 }
