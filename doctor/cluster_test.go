@@ -4,7 +4,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/node"
 )
 
@@ -41,6 +43,30 @@ func TestWorstOfTheMasters(t *testing.T) {
 					t.Errorf("a master that is %v has the user %q", s, user)
 				}
 			}
+		}
+	}
+}
+
+// What holds for a Cluster is the worst of its masters', whichever comes first: of what they have recorded, that with which
+// the Config does not agree, or else that which is worth the least.
+func TestWholeOfTheMasters(t *testing.T) {
+	t.Parallel()
+	master := func(run string, x node.Examination, first, last uint16, r node.Record) *node.MasterExamination {
+		r.RunID = run
+		return &node.MasterExamination{Address: run, Examination: &x, Slots: admission.Slots{{First: first, Last: last}}, Record: &r}
+	}
+	worse := master("worse", node.Examination{Evicting: true, Latency: 2 * time.Millisecond, Left: time.Minute}, 0, 99, node.Record{})
+	better := master("better", node.Examination{Durable: true, Latency: time.Millisecond}, 200, 16383, node.Record{Agrees: true, Status: StatusUnfit})
+	alike := master("alike", node.Examination{Durable: true}, 100, 149, node.Record{Agrees: true, Status: StatusWaiting})
+	for _, masters := range [][]*node.MasterExamination{{worse, better}, {better, worse}} {
+		r := reportCluster("c", "", &node.ClusterExamination{Masters: masters})
+		if r.Durable || !r.Evicting || r.Latency != 2*time.Millisecond || r.Left != time.Minute || r.Cluster.Unserved != 100 || r.Recorded.RunID != "worse" {
+			t.Errorf("%+v, recorded by %q", r, r.Recorded.RunID)
+		}
+	}
+	for _, masters := range [][]*node.MasterExamination{{alike, better}, {better, alike}} {
+		if r := reportCluster("c", "", &node.ClusterExamination{Masters: masters}); !r.Durable || r.Evicting || r.Recorded.RunID != "better" {
+			t.Errorf("%+v, recorded by %q", r, r.Recorded.RunID)
 		}
 	}
 }
