@@ -7,9 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strconv"
-
-	"github.com/redlatch/redlatch/internal/printable"
 )
 
 // DefaultHeader is the request header that carries the token as a decimal number.
@@ -110,7 +107,7 @@ func (h HTTP) admit(r *http.Request, values []string) (*http.Request, *problem) 
 	shared := r.Header.Get(h.Header+sharedSuffix) == "true"
 	if shared && !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, "QUERY"}, r.Method) {
 		return nil, &problem{Type: problemInvalid, Status: http.StatusBadRequest, Title: "Invalid fencing token",
-			Detail: fmt.Sprintf("a reader's token with %s: hold the lock as a writer", printable.Text(r.Method))}
+			Detail: fmt.Sprintf("a reader's token with %s: hold the lock as a writer", r.Method)}
 	}
 	ctx, err := admit(r.Context(), h.Store, resource, values[0], shared)
 	if err == nil {
@@ -161,7 +158,6 @@ func (p *problem) write(w http.ResponseWriter) {
 		panic("fence: a struct of strings and numbers has JSON: " + err.Error())
 	}
 	w.Header().Set("Content-Type", problemContentType)
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(p.Status)
 	w.Write(body)

@@ -81,6 +81,9 @@ func TestHTTPAnswers(t *testing.T) {
 			if c.is == nil {
 				return
 			}
+			if cache := resp.Header.Get("Cache-Control"); cache != "no-store" {
+				t.Errorf("Cache-Control: %q", cache)
+			}
 			var body struct{ Status int }
 			if err := json.NewDecoder(resp.Body).Decode(&body); err != nil || body.Status != c.status {
 				t.Errorf("the body is gone after FromResponse: %v, status %d", err, body.Status)
@@ -121,6 +124,22 @@ func TestHTTPStoreFails(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "10.0.0.7") || !strings.Contains(log.String(), "ERROR") {
 		t.Errorf("the log does not say why:\n%s", &log)
+	}
+}
+
+// A client that went away is no failure of the Store's.
+func TestHTTPClientGoesAway(t *testing.T) {
+	var log bytes.Buffer
+	handler := fence.HTTP{Store: failingStore{context.Canceled}, Resource: byPath, Log: slog.New(slog.NewTextHandler(&log, nil))}.
+		Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("let through unguarded") }))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := httptest.NewRequestWithContext(ctx, "PUT", "/a", nil)
+	fence.SetHeader(r.Header, 1)
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(log.String(), "level=INFO") {
+		t.Errorf("status %d, the log has %s", w.Code, &log)
 	}
 }
 

@@ -282,3 +282,16 @@ func TestAdmitShared(t *testing.T) {
 		}
 	}
 }
+
+// What is forgotten while somebody is inside refuses no reader either.
+func TestMemoryForgetWhileRead(t *testing.T) {
+	var m fence.Memory
+	enter(t, &m, "a", 9)
+	err := m.DoShared(t.Context(), "a", 10, func() error {
+		m.Forget("a")
+		return m.EnterShared(t.Context(), "a", 5)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
