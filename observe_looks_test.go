@@ -2,7 +2,9 @@ package redlatch_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -241,6 +243,27 @@ func TestObservePermitsAwaitsASlowNode(t *testing.T) {
 				t.Errorf("at first %+v, %v", held, err)
 			}
 			break
+		}
+	})
+}
+
+// One node of three that answers is no quorum, though it is the arbiter.
+func TestObserveWithoutAQuorum(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := openNodes(t, redlatch.Config{}, 3, "name")
+		for _, other := range o.others {
+			other.link.Cut(true)
+		}
+		for name, seq := range map[string]iter.Seq[error]{
+			"Observe": errorsOf(o.client.Observe(t.Context(), "name")), "ObservePermits": errorsOf(o.client.ObservePermits(t.Context(), "name")),
+		} {
+			for err := range seq {
+				if !errors.Is(err, redlatch.ErrNoQuorum) {
+					t.Errorf("%s: %v", name, err)
+				}
+				break
+			}
 		}
 	})
 }

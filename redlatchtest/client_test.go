@@ -214,6 +214,26 @@ func TestPermitIsHeld(t *testing.T) {
 	})
 }
 
+// Held has the locks by their names as the client's own KeyTemplate has them, and none of another template.
+func TestHeldByAnotherTemplate(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		locks := New(t, redlatch.Config{KeyTemplate: "one:{name}:lock"})
+		for _, template := range []string{"one:{name}", "{name}:lock", "other:{name}:lock"} {
+			peer := locks.Peer(redlatch.Config{KeyTemplate: template})
+			lock, err := peer.TryLock(t.Context(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if held := locks.Held(); len(held) > 0 || len(peer.Held()) != 1 {
+				t.Errorf("template %q: held: %v, by the other %v", template, held, peer.Held())
+			}
+			if err := lock.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 // Who is cut off gets no lock and loses what it has when its validity is over; others go on. What
 // it could not release is released when it is back.
 func TestCut(t *testing.T) {
