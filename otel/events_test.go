@@ -35,7 +35,7 @@ func TestFailures(t *testing.T) {
 		"not_admitted": {t.Context(), redlatch.ErrNotAdmitted, true},
 		"overloaded":   {late, fmt.Errorf("%w; %w", context.DeadlineExceeded, redlatch.ErrOverloaded), true},
 		"refused":      {t.Context(), redlatch.ErrRefused, true},
-		"invalid":      {t.Context(), redlatch.ErrInvalid, true},
+		"invalid":      {t.Context(), fmt.Errorf("%w; %w", redlatch.ErrRefused, redlatch.ErrInvalid), true}, // the deployment's settings are others
 		"closed":       {t.Context(), fmt.Errorf("%w; %w", redlatch.ErrClosed, redlatch.ErrHeld), true},
 		"canceled":     {ended, fmt.Errorf("lock: %w", context.Cause(ended)), false},
 		"timeout":      {late, fmt.Errorf("lock: %w", context.Cause(late)), false},
