@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
 )
 
 // Locks that are renewed together are renewed also where others of them are unlocked all the time, and the node takes longer
@@ -43,11 +44,13 @@ func TestRenewalsWhileOthersAreUnlocked(t *testing.T) {
 	})
 }
 
-// Close does not wait for renewals under way, whose answers may take long.
+// Close does not wait for renewals under way, whose answers may take long, and that it cuts them short is no failure that
+// is observed.
 func TestCloseDuringRenewals(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const day = 24 * time.Hour
-		locks := New(t, redlatch.Config{TTL: day, MaxTTL: day, MaxHold: day})
+		events := new(locktest.Events)
+		locks := New(t, redlatch.Config{TTL: day, MaxTTL: day, MaxHold: day, Observer: events})
 		for i := range 10 {
 			if _, err := locks.TryLock(t.Context(), fmt.Sprint(i)); err != nil {
 				t.Fatal(err)
@@ -60,6 +63,9 @@ func TestCloseDuringRenewals(t *testing.T) {
 		locks.Close()
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("it took %v", took)
+		}
+		if failed := locktest.EventsOf[redlatch.LockNotExtended](events); len(failed) > 0 {
+			t.Errorf("observed %+v", failed)
 		}
 	})
 }
