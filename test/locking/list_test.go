@@ -157,3 +157,17 @@ func TestListWaitsForASlowerNode(t *testing.T) {
 		}
 	}
 }
+
+// Nor is one left out that is a little slower than two slow ones, where one name is looked up.
+func TestLookUpWaitsForASlowerNode(t *testing.T) {
+	t.Parallel()
+	proxies := redistest.Proxies(t, locktest.Shared(t, 3))
+	c := locktest.Config(locktest.ProxyURLs(proxies)...)
+	for i, p := range proxies {
+		p.Delay(redistest.Replies, 100*time.Millisecond+time.Duration(i)*5*time.Millisecond, 0)
+	}
+	locktest.Await(t, "all nodes answer", func() bool { // of a busy machine one may be later
+		_, answers, err := redlatch.Permits(t.Context(), c, t.Name())
+		return err == nil && !slices.ContainsFunc(answers, func(a redlatch.NodeAnswer) bool { return a.Err != nil })
+	})
+}
