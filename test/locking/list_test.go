@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -170,4 +171,20 @@ func TestLookUpWaitsForASlowerNode(t *testing.T) {
 		_, answers, err := redlatch.Permits(t.Context(), c, t.Name())
 		return err == nil && !slices.ContainsFunc(answers, func(a redlatch.NodeAnswer) bool { return a.Err != nil })
 	})
+}
+
+// List leaves no connection, neither to a server whose locks it lists nor to one that it refuses.
+func TestListLeavesNoConnection(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	for what, s := range map[string]*redistest.Server{"master": server, "replica": redistest.NewReplica(t, server)} {
+		connections := func() int {
+			return strings.Count(locktest.Do(t, s, "CLIENT", "LIST", "TYPE", "normal").(string), "\n")
+		}
+		before := connections()
+		for range 3 {
+			_, _, _ = redlatch.List(t.Context(), locktest.Config(s.URL()), "*")
+		}
+		locktest.Await(t, "they are closed to the "+what, func() bool { return connections() <= before })
+	}
 }
