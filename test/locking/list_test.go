@@ -94,27 +94,41 @@ func TestList(t *testing.T) {
 	})
 }
 
-// A lock whose key goes away while the node is asked for it is not listed as one that lasts for ever.
+// A lock whose key goes away while the node is asked for it is not listed as one that lasts for ever, nor, where
+// somebody waits for it, as another library's.
 func TestListOfALockThatGoesAway(t *testing.T) {
 	t.Parallel()
-	server := redistest.New(t)
-	proxy := redistest.NewProxy(t, server.Addr())
-	c := locktest.Config(server.URL())
-	lock := locktest.TryLock(t, locktest.Open(t, c), "a", redlatch.WithoutRenewal())
-	proxy.OnCommand(func(c redistest.Command) redistest.Action {
-		if c.Name() == "PTTL" {
-			if _, err := server.Do("DEL", "a"); err != nil {
+	for _, waiting := range []int{0, 1} {
+		t.Run(fmt.Sprint(waiting, " waits"), func(t *testing.T) {
+			t.Parallel()
+			server := redistest.New(t)
+			proxy := redistest.NewProxy(t, server.Addr())
+			c := locktest.Config(server.URL())
+			lock := locktest.TryLock(t, locktest.Open(t, c), "a", redlatch.WithoutRenewal())
+			if waiting > 0 {
+				locktest.Do(t, server, "ZADD", "redlatch:{a}:queue:a", "1", "x:host")
+			}
+			proxy.OnCommand(func(c redistest.Command) redistest.Action {
+				if c.Name() == "PTTL" {
+					if _, err := server.Do("DEL", "a"); err != nil {
+						t.Error(err)
+					}
+				}
+				return redistest.Pass
+			})
+			locks, _, err := redlatch.List(t.Context(), locktest.Through(c, proxy.URL()), "*")
+			if err != nil || len(locks) != waiting {
+				t.Errorf("%+v, %v", locks, err)
+			}
+			for _, l := range locks {
+				if l.Foreign || l.Holder.ID != "" || len(l.Waiting) != 1 || l.Waiting[0].Label != "host" {
+					t.Errorf("%+v", l)
+				}
+			}
+			if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
 				t.Error(err)
 			}
-		}
-		return redistest.Pass
-	})
-	locks, _, err := redlatch.List(t.Context(), locktest.Through(c, proxy.URL()), "*")
-	if err != nil || len(locks) > 0 {
-		t.Errorf("%+v, %v", locks, err)
-	}
-	if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
-		t.Error(err)
+		})
 	}
 }
 
