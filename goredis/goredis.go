@@ -172,7 +172,7 @@ func attachments(config redlatch.Config, clients []Processor) ([]hook.Node, erro
 // same reports whether two clients are the same one. Clients of some types cannot be compared.
 func same(a, b Processor) bool {
 	a, b = plain(a), plain(b)
-	return a != nil && b != nil && reflect.TypeOf(a).Comparable() && reflect.TypeOf(b).Comparable() && a == b
+	return a != nil && reflect.TypeOf(a).Comparable() && a == b
 }
 
 // plain returns the client that AnySentinel has wrapped, or client itself.

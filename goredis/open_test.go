@@ -283,6 +283,7 @@ func TestMisfits(t *testing.T) {
 	one, other := redis.NewClient(&redis.Options{Addr: "localhost:1"}), redis.NewClient(&redis.Options{Addr: "localhost:2"})
 	failover := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"localhost:1"}})
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"localhost:1"}})
+	readOnly := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"localhost:1"}, ReadOnly: true})
 	for _, c := range []struct {
 		name    string
 		config  redlatch.Config
@@ -305,6 +306,7 @@ func TestMisfits(t *testing.T) {
 		{"ring", redlatch.Config{}, []goredis.Processor{redis.NewRing(&redis.RingOptions{})}, "each server"},
 		{"ring in a type of the program's", redlatch.Config{Nodes: []string{"a"}}, []goredis.Processor{tracedRing{redis.NewRing(&redis.RingOptions{})}}, "each server"},
 		{"read-only Cluster in a type of the program's", redlatch.Config{Nodes: []string{"a"}}, []goredis.Processor{tracedCluster{redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"localhost:1"}, ReadOnly: true})}}, "ClusterOptions.ReadOnly"},
+		{"a Cluster's replicas for readers", redlatch.Config{Nodes: []string{"a"}}, []goredis.Processor{readOnly}, "never vote"},
 		{"replicas of a Cluster", redlatch.Config{Nodes: []string{"a"}, Replicas: redlatch.Replicas{Count: 1}}, []goredis.Processor{cluster}, "Config.Replicas"},
 		{"a Config that cannot work", redlatch.Config{TTL: -1}, []goredis.Processor{one}, "Config.TTL"},
 	} {
@@ -319,4 +321,25 @@ func TestMisfits(t *testing.T) {
 			}
 		})
 	}
+}
+
+// uncomparable is a client of a type that has no ==.
+type uncomparable struct {
+	goredis.Processor
+	_ []int
+}
+
+// Whether two clients are one is not asked of a type that would panic.
+func TestUncomparableClients(t *testing.T) {
+	t.Parallel()
+	c := config
+	c.Nodes = []string{"a", "b"}
+	client := open(t, c, uncomparable{Processor: dial(t, redistest.New(t).Addr())}, uncomparable{Processor: dial(t, redistest.New(t).Addr())})
+	await(t, "it locks", func() bool {
+		lock, err := client.TryLock(t.Context(), "x")
+		if err == nil {
+			unlock(t, lock)
+		}
+		return err == nil
+	})
 }
