@@ -60,7 +60,7 @@ type outcome struct {
 	details []string
 	// hints are remedies, one per line.
 	hints []string
-	// signal is the signal that COMMAND died of, or that ended the wait for the lock.
+	// signal is the signal that COMMAND died of, or that ended the command.
 	signal syscall.Signal
 	// abrupt: the process ends at once, without a clean-up.
 	abrupt bool

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -116,7 +117,7 @@ func (l *listCmd) Run(out *printer) error {
 		}
 		select {
 		case <-ctx.Done():
-			return &outcome{code: signalCode(ctx)}
+			return signaled(ctx)
 		case <-time.After(every):
 		}
 	}
@@ -152,7 +153,7 @@ func (l *listCmd) print(ctx context.Context, listed []redlatch.Listed, answers [
 			return unwritten(err)
 		}
 	case <-ctx.Done():
-		return &outcome{code: signalCode(ctx)}
+		return signaled(ctx)
 	}
 	if failed != nil {
 		end := l.failure("list", l.Pattern, failed)
@@ -279,10 +280,10 @@ func labels(waiting []redlatch.Waiter) []string {
 	return names
 }
 
-// signalCode returns the exit code of a command that a signal ended.
-func signalCode(ctx context.Context) int {
+// signaled is the outcome of a command that a signal ended.
+func signaled(ctx context.Context) *outcome {
 	if ended, ok := errors.AsType[*commandline.SignalError](context.Cause(ctx)); ok {
-		return ended.Code()
+		return &outcome{code: ended.Code(), signal: syscall.Signal(ended.Code() - exitSignal)}
 	}
-	return exitInternal
+	return &outcome{code: exitInternal}
 }

@@ -107,7 +107,7 @@ func (w *watchCmd) Run(out *printer) error {
 			case <-over:
 			}
 		case <-over:
-			return &outcome{code: signalCode(ctx)}
+			return signaled(ctx)
 		}
 	}
 }
