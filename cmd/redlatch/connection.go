@@ -90,8 +90,8 @@ const (
 	local     = "local"
 )
 
-// assumeNodes sets the node that is used if nobody names one. It is called before any other use
-// of the flags.
+// assumeNodes sets the node that is used if nobody names one, and the other defaults that a flag
+// stands for if it is empty or 0. It is called before any other use of the flags.
 func (c *connection) assumeNodes() {
 	if slices.Equal(c.Nodes, []string{local}) {
 		c.Nodes, c.assumed = []string{localNode}, true
@@ -99,6 +99,7 @@ func (c *connection) assumeNodes() {
 	if c.onEnsemble() {
 		c.assumeEnsemble()
 	}
+	c.MaxTTL, c.Deployment = cmp.Or(c.MaxTTL, defaultMaxTTL), cmp.Or(c.Deployment, defaultDeployment)
 }
 
 // sayNodes says which node is used if nobody named one: a command that lacks its REDLATCH_NODES

@@ -26,7 +26,7 @@ func (c *connection) onEnsemble() bool {
 
 // assumeEnsemble sets the defaults of an ensemble.
 func (c *connection) assumeEnsemble() {
-	if c.sized = c.maxTTL.Changed || os.Getenv(variable(c.maxTTL)) != ""; !c.sized {
+	if c.sized = c.MaxTTL != 0 && (c.maxTTL.Changed || os.Getenv(variable(c.maxTTL)) != ""); !c.sized {
 		c.MaxTTL = ensembleTTL
 	}
 }
