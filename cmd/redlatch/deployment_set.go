@@ -199,10 +199,10 @@ func (s *deploymentSetCmd) end(p *plan, failed []error, out *printer) error {
 			if nodeCode(node.Err) == exitRefused {
 				end.code = exitRefused
 			}
-			if unknownUser(node.Err) {
-				end.hints = []string{passwordHint}
-			}
 		}
+	}
+	if lacksPassword(p.reports) {
+		end.hints = []string{passwordHint}
 	}
 	first := "when these nodes can be reached"
 	if end.code != exitNoQuorum {

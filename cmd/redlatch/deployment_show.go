@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -111,7 +110,7 @@ func (s *deploymentShowCmd) text(cfg redlatch.Config, reports []doctor.Report, c
 		fmt.Fprintln(&text, s.differenceText(reports))
 	default:
 		fmt.Fprintln(&text, "too few nodes answered to tell")
-		if slices.ContainsFunc(reports, func(node doctor.Report) bool { return unknownUser(node.Err) }) {
+		if lacksPassword(reports) {
 			fmt.Fprintln(&text, passwordHint)
 		}
 	}

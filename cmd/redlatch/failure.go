@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/doctor"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/printable"
 )
@@ -107,6 +108,11 @@ const passwordHint = "write redis://USER:PASSWORD@HOST:PORT, or give the passwor
 func unknownUser(err error) bool {
 	refusal, ok := errors.AsType[*driver.ServerError](err)
 	return ok && (refusal.Code() == "NOAUTH" || refusal.Code() == "WRONGPASS")
+}
+
+// lacksPassword reports whether a node is one of these servers.
+func lacksPassword(nodes []doctor.Report) bool {
+	return slices.ContainsFunc(nodes, func(node doctor.Report) bool { return unknownUser(node.Err) })
 }
 
 // noLock begins the advice to vouch for nodes. It is right whatever the nodes may have forgotten the locks
