@@ -61,6 +61,9 @@ func TestAdmitCommand(t *testing.T) {
 	for _, url := range []string{"redis://u:secret@a:1", "redis://secret@a:1", "redis://a:1?master_set=m&sentinel_password=secret", "redis://u:se/cret@a:1"} {
 		c.Nodes[0] = url
 		check("redlatch admit --nodes … a:1 (… stands for --nodes as given here)")
+		if got, want := c.setCommand(), "redlatch deployment set --nodes … (… stands for --nodes as given here)"; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
 	c.Deployment, c.MaxTTL, c.PasswordFile, c.NoQuarantine = "blue", time.Minute, "the file", true
 	check("redlatch admit --nodes … --password-file 'the file' --deployment blue --max-ttl 1m0s --no-quarantine a:1 (… stands for --nodes as given here)")
