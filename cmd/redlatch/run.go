@@ -218,10 +218,16 @@ func (r *acquisition) checkRenewed(ttl time.Duration) error {
 	switch {
 	case ttl > r.MaxTTL:
 		return usage("leave --ttl out: the lock is renewed for as long as it is held", "--ttl %v is more than --max-ttl %v", ttl, r.MaxTTL)
+	case r.MaxTTL < leastRenewed: // it is the TTL if no other is given
+		return tooShort("--max-ttl", r.MaxTTL)
 	case ttl < leastRenewed:
-		return usage(fmt.Sprintf("give %v or more; a few seconds are usual", leastRenewed), "--ttl %v is too short: the lock would be lost before it is renewed; the least is %v", ttl, leastRenewed)
+		return tooShort("--ttl", ttl)
 	}
 	return r.check(ttl)
+}
+
+func tooShort(flag string, ttl time.Duration) error {
+	return usage(fmt.Sprintf("give %v or more; a few seconds are usual", leastRenewed), "%s %v is too short: the lock would be lost before it is renewed; the least is %v", flag, ttl, leastRenewed)
 }
 
 // argv returns COMMAND, or the shell with the STRING that it is to run.
