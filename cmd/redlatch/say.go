@@ -26,6 +26,7 @@ import (
 //     indented line of its own. A remedy is a line that starts with "hint: ".
 //   - It never prints a password: it shows nodes by name, and URLs by redisconn.Redact.
 //   - It prints nothing that controls a terminal: it escapes what is not printable.
+//   - Of what fills a terminal, such as a file given as a name, it leaves out the middle.
 //   - A command to paste is quoted for the shell.
 //   - Durations are rounded for people to read, and points in time are local.
 
@@ -204,12 +205,24 @@ func taken(text string) bool {
 	}
 }
 
+// longestLine is how many bytes of a line are printed.
+const longestLine = 4096
+
+// withoutMiddle cuts a line that is too long. What is wrong is at its beginning, and why at its end.
+func withoutMiddle(line string) string {
+	if len(line) <= longestLine {
+		return line
+	}
+	const half = longestLine / 2
+	return strings.ToValidUTF8(line[:half], "") + "…" + strings.ToValidUTF8(line[len(line)-half:], "")
+}
+
 func (p *printer) write(lines ...string) {
 	var text strings.Builder
 	for _, line := range lines {
 		// An error may have several lines, and text from others in it.
 		for part := range strings.Lines(line) {
-			fmt.Fprintf(&text, "redlatch: %s\n", printable.Text(strings.TrimRight(part, "\r\n")))
+			fmt.Fprintf(&text, "redlatch: %s\n", withoutMiddle(printable.Text(strings.TrimRight(part, "\r\n"))))
 		}
 	}
 	p.mu.Lock()

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/printable"
 )
 
 func TestPrinterLevels(t *testing.T) {
@@ -35,6 +37,21 @@ func TestPrinterLines(t *testing.T) {
 	const want = "redlatch: unexpected EOF\nredlatch:   one\nredlatch: two\nredlatch: hint: three\n"
 	if got.String() != want {
 		t.Errorf("%q, want %q", got.String(), want)
+	}
+}
+
+// What is too long to read loses its middle, not the reason at its end.
+func TestPrinterLongLine(t *testing.T) {
+	var got bytes.Buffer
+	p := &printer{out: &got}
+	p.warn("%q: %s", "x"+strings.Repeat("é", 1<<20)+"y", "use 512 bytes at most") // both cuts are within an é
+	p.warn("short")
+	long, rest, _ := strings.Cut(got.String(), "\n")
+	if !strings.HasPrefix(long, `redlatch: warning: "xéé`) || !strings.HasSuffix(long, `ééy": use 512 bytes at most`) || strings.Count(long, "é…é") != 1 || !printable.Is(long) || len(long) > longestLine+20 {
+		t.Errorf("%d bytes: %.40q", len(long), long)
+	}
+	if rest != "redlatch: warning: short\n" {
+		t.Errorf("%q", rest)
 	}
 }
 
