@@ -158,7 +158,7 @@ func (l Locks) look(ctx context.Context, conn driver.Batcher, places []place, fo
 	for _, p := range places {
 		commands = append(commands, []string{"GETRANGE", p.key, "0", strconv.Itoa(maxID)}, []string{"PTTL", p.key},
 			[]string{"ZRANGE", p.queue, "0", strconv.Itoa(longestQueue - 1)},
-			[]string{"ZRANGE", node.ReadersKey(p.key), "0", strconv.Itoa(longestQueue - 1), "WITHSCORES"})
+			[]string{"ZRANGE", node.ReadersKey(p.key), "0", strconv.Itoa(longestQueue - 1), "REV", "WITHSCORES"})
 	}
 	commands = append(commands, []string{"TIME"})
 	replies, err := ask(ctx, conn, commands...)
@@ -174,7 +174,7 @@ func (l Locks) look(ctx context.Context, conn driver.Batcher, places []place, fo
 			lock.Holder = vote.HolderIn(value)
 		}
 		if lock.Holder == vote.SharedMark {
-			lock.Readers = readersIn(replies[each*i+3].Array, now)
+			lock.Readers = readersIn(replies[each*i+3].Array, left, now)
 		}
 		for _, waiter := range queue {
 			lock.Queue = append(lock.Queue, waiter.Text)
@@ -186,8 +186,9 @@ func (l Locks) look(ctx context.Context, conn driver.Batcher, places []place, fo
 	return nil
 }
 
-// readersIn returns what is left to each of a node's readers, by its clock.
-func readersIn(pairs []driver.Reply, now time.Duration) map[string]time.Duration {
+// readersIn returns what is left to each of a node's readers, of whom the last to end comes first. It ends when
+// the key does, which has left ms; by the server's clock, now, where that never expires (readers.lua, instant).
+func readersIn(pairs []driver.Reply, left int64, now time.Duration) map[string]time.Duration {
 	readers := make(map[string]time.Duration)
 	for i := 0; i < len(pairs); i++ {
 		pair := pairs[i].Array // RESP3 has an array for each
@@ -198,9 +199,13 @@ func readersIn(pairs []driver.Reply, now time.Duration) map[string]time.Duration
 		if len(pair) != 2 {
 			break
 		}
-		end, err := strconv.ParseFloat(pair[1].Text, 64)
-		if left := time.Duration(end)*time.Millisecond - now; err == nil && left > 0 {
-			readers[pair[0].Text] = left
+		score, err := strconv.ParseFloat(pair[1].Text, 64)
+		end := time.Duration(score) * time.Millisecond
+		if len(readers) == 0 && left >= 0 {
+			now = end - time.Duration(left)*time.Millisecond
+		}
+		if err == nil && end > now {
+			readers[pair[0].Text] = end - now
 		}
 	}
 	return readers

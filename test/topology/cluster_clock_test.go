@@ -90,7 +90,8 @@ func TestClusterTokensAtAMasterWhoseClockIsBehind(t *testing.T) {
 }
 
 // A slot in which a reader has a lock is moved key by key to a master whose clock is ahead or behind. The reader extends
-// its lock there, other readers come and leave, and no writer gets the lock before the reader has left.
+// its lock there, other readers come and leave, and no writer gets the lock before the reader has left. Who looks sees the
+// reader, and no more left to it than its TTL.
 func TestClusterReaderAtAMasterWithAnotherClock(t *testing.T) {
 	t.Parallel()
 	for _, offset := range []time.Duration{time.Hour, -time.Hour} {
@@ -110,6 +111,10 @@ func TestClusterReaderAtAMasterWithAnotherClock(t *testing.T) {
 				must(t, c.MoveSlot(locktest.Within(t, locktest.Patience), storm.SlotOf(name), to, nil))
 				c.admit(t, client)
 
+				readers, err := redlatch.Readers(t.Context(), c.config, name)
+				if err != nil || held.Err() == nil && (len(readers) != 1 || readers[0].Left <= 0 || readers[0].Left > c.config.TTL) {
+					t.Errorf("the readers are %v, %v; want one, which has %v left at most", readers, err, c.config.TTL)
+				}
 				other := locktest.TryLock(t, client, name, redlatch.WithShared(), redlatch.WithoutRenewal())
 				locktest.Unlock(t, other)
 				writer, err := locktest.TryInTime(t, client, name)
