@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/storm"
@@ -103,6 +104,19 @@ func OpenIn(t *testing.T, c redlatch.Config, around hook.Surroundings) *redlatch
 	t.Cleanup(func() { client.Close() })
 	return client
 }
+
+// OpenAt opens a client on a machine whose wall clock is off.
+func OpenAt(t *testing.T, c redlatch.Config, offset time.Duration) *redlatch.Client {
+	t.Helper()
+	return OpenIn(t, c, hook.Surroundings{Clock: wrongClock{clock.System, offset}})
+}
+
+type wrongClock struct {
+	clock.Clock
+	offset time.Duration
+}
+
+func (c wrongClock) Wall() time.Time { return c.Clock.Wall().Add(c.offset) }
 
 // OpenBatched opens a client whose callers are always taken for many: their steps go together.
 func OpenBatched(t *testing.T, c redlatch.Config) *redlatch.Client {

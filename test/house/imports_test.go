@@ -85,7 +85,7 @@ var allowed = map[string][]string{
 	"bench/torture/redsync":                         {"internal/torture/worker"},
 	"internal/driver/drivertest":                    {"internal/driver", "internal/redistest", "internal/seed"},
 	"internal/ensembletest":                         {"internal/redistest"},
-	"internal/locktest":                             {".", "doctor", "internal/hook", "internal/redistest", "internal/storm"},
+	"internal/locktest":                             {".", "doctor", "internal/clock", "internal/hook", "internal/redistest", "internal/storm"},
 	"internal/locktest/conformance":                 {".", "internal/locktest", "internal/storm"},
 	"internal/locktest/enginetest":                  {".", "doctor", "fence", "internal/ensembletest", "internal/locktest", "internal/redistest", "oneshot"},
 	"internal/markdown":                             {},

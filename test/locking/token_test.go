@@ -12,30 +12,14 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/clock"
-	"github.com/redlatch/redlatch/internal/driver"
-	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/locktest"
-	"github.com/redlatch/redlatch/internal/redisconn"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
-
-// wrongClock is a machine whose wall clock is off.
-type wrongClock struct {
-	clock.Clock
-	offset time.Duration
-}
-
-func (c wrongClock) Wall() time.Time { return c.Clock.Wall().Add(c.offset) }
 
 // openAt opens a client on a machine whose wall clock is off.
 func openAt(t *testing.T, servers []*redistest.Server, offset time.Duration) *redlatch.Client {
 	t.Helper()
-	return locktest.OpenIn(t,
-		redlatch.Config{Nodes: redistest.URLs(servers), TTL: locktest.RestartTTL, MaxTTL: locktest.RestartTTL, NodeTimeout: 250 * time.Millisecond},
-		hook.Surroundings{Clock: wrongClock{clock.System, offset}, Dial: func(address string) (driver.Conn, error) {
-			return redisconn.New(redisconn.Options{Network: "tcp", Address: address, ConnectTimeout: time.Second})
-		}})
+	return locktest.OpenAt(t, redlatch.Config{Nodes: redistest.URLs(servers), TTL: locktest.RestartTTL, MaxTTL: locktest.RestartTTL, NodeTimeout: 250 * time.Millisecond}, offset)
 }
 
 // register is a resource that only watches: the largest token that anybody has

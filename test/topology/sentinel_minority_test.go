@@ -23,12 +23,12 @@ type divided struct {
 	ways []*redistest.Proxy
 }
 
-func newDivided(t *testing.T) divided {
+func newDivided(t *testing.T, options redistest.Options) divided {
 	t.Helper()
-	d := divided{watched: watched{master: redistest.New(t, sentinelOptions)}}
+	d := divided{watched: watched{master: redistest.New(t, options)}}
 	locktest.Do(t, d.master, "ACL", "SETUSER", "alone", "on", ">s3cret", "allkeys", "+@all", "resetchannels")
 	locktest.Do(t, d.master, "ACL", "SETUSER", "default", "-replicaof", "-slaveof")
-	d.replicas = []*redistest.Server{redistest.NewReplica(t, d.master, sentinelOptions)}
+	d.replicas = []*redistest.Server{redistest.NewReplica(t, d.master, options)}
 	d.sentinels = []*redistest.Server{
 		redistest.NewSentinel(t, "main", d.master, 2, redistest.Options{Args: []string{"--sentinel", "auth-user", "main", "alone"}}),
 		redistest.NewSentinel(t, "main", d.master, 2),
@@ -51,14 +51,19 @@ func (d divided) minority() string {
 	return fmt.Sprintf("redis://:s3cret@%s?addr=%s&addr=%s&master_set=main", d.ways[0].Addr(), d.ways[1].Addr(), d.ways[2].Addr())
 }
 
+// cut cuts the minority off from two Sentinels.
+func (d divided) cut() {
+	for _, way := range d.ways[1:] {
+		way.HoldBack(redistest.Both, true)
+	}
+}
+
 // divide cuts the minority off from two Sentinels, who promote the replica. The former master
 // goes on, and is named by the one Sentinel that is left. Nobody was asked by the minority
 // after cut who answered.
 func (d divided) divide(t *testing.T) (cut time.Time) {
 	t.Helper()
-	for _, way := range d.ways[1:] {
-		way.HoldBack(redistest.Both, true)
-	}
+	d.cut()
 	cut = time.Now()
 	locktest.Do(t, d.sentinels[1], "SENTINEL", "FAILOVER", "main")
 	if next := d.next(t); next != d.replicas[0] {
@@ -77,7 +82,7 @@ func TestHolderWithAMinorityOfTheSentinels(t *testing.T) {
 	for _, quarantine := range []bool{true, false} {
 		t.Run(fmt.Sprint("quarantine ", quarantine), func(t *testing.T) {
 			t.Parallel()
-			d := newDivided(t)
+			d := newDivided(t, sentinelOptions)
 			conf := locktest.Config(d.minority())
 			conf.TTL, conf.NoQuarantine = 3*time.Second, !quarantine
 			conf.MaxTTL = conf.TTL
@@ -131,6 +136,52 @@ func TestHolderWithAMinorityOfTheSentinels(t *testing.T) {
 				t.Errorf("A's lock is not at the new master, or has the token %d after %d", third.Token(), second.Token())
 			}
 			locktest.Unlock(t, third)
+		})
+	}
+}
+
+// A client is cut off with the former master just after a replica was promoted whose clock is behind, and is granted a lock
+// there while that master stands. The tokens of the new master are larger if its clock is behind by no more than
+// MaxTTL - 3 s, and smaller if it is behind by more than the quarantine. The clients' clocks are off as far as servers bear.
+func TestTokensOfAMinority(t *testing.T) {
+	t.Parallel()
+	const maxTTL = 4 * time.Second
+	for behind, grow := range map[time.Duration]bool{maxTTL - masterStands: true, time.Hour: false} {
+		t.Run(behind.String(), func(t *testing.T) {
+			t.Parallel()
+			options := sentinelOptions
+			options.ClockShim = true
+			d := newDivided(t, options)
+			if err := d.replicas[0].StepClock(-behind); err != nil {
+				t.Fatal(err)
+			}
+			conf := locktest.WithMaxTTL(locktest.Config(d.minority()), maxTTL)
+			conf.NoQuarantine = false
+			a := locktest.OpenAt(t, conf, 2*time.Hour)
+			locktest.Vouch(t, a, "n0")
+			before := locktest.TryLock(t, a, "x", redlatch.WithoutRenewal())
+			locktest.Unlock(t, before)
+			first := before.Token()
+			locktest.Do(t, d.sentinels[1], "SENTINEL", "FAILOVER", "main")
+			d.next(t)
+			d.cut()
+			later := locktest.LockIn(locktest.Within(t, locktest.Patience), locktest.OpenAt(t, locktest.Through(conf, d.url()), -2*time.Hour), "x")
+
+			locktest.Await(t, "A is told that the Sentinels are gone", func() bool {
+				lock, err := a.TryLock(t.Context(), "x", redlatch.WithoutRenewal())
+				if err == nil {
+					first = max(first, lock.Token())
+					_ = lock.Unlock(t.Context())
+				}
+				return errors.Is(err, redlatch.ErrNoQuorum) && strings.Contains(err.Error(), "1 of 3 answered")
+			})
+			second := <-later
+			if second.Err != nil {
+				t.Fatal(second.Err)
+			}
+			if grew := second.Lock.Token() > first; grew != grow {
+				t.Errorf("the tokens are %d, then %d", first, second.Lock.Token())
+			}
 		})
 	}
 }
