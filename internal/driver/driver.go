@@ -196,14 +196,20 @@ func (e *ServerError) Unable() bool {
 
 // Passing reports whether the server said that the same command may succeed in a while. The server
 // did not execute it because it lacks something: memory, a disk, a replica, a master or
-// connections. It reports the last when a client connects.
+// connections; it reports the last when a client connects. Or it ended a script midway (Midway).
 func (e *ServerError) Passing() bool {
 	switch e.Code() {
 	case "LOADING", "BUSY", "TRYAGAIN", "MASTERDOWN", "CLUSTERDOWN", "OOM", "MISCONF", "NOREPLICAS":
 		return true
 	}
 	// A Cluster's node says "clients + cluster connections".
-	return strings.HasPrefix(e.withoutERR(), "max number of clients")
+	return strings.HasPrefix(e.withoutERR(), "max number of clients") || e.Midway()
+}
+
+// Midway reports whether a Cluster's node ended a script that may have written by then: the hash slot is
+// being moved, and a key that the script came to has gone to another node before those that it declares.
+func (e *ServerError) Midway() bool {
+	return strings.HasPrefix(e.withoutERR(), "Script attempted to access a non local key")
 }
 
 // withoutERR returns the text without ERR, the code of errors that have no code of their own.

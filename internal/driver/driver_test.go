@@ -19,6 +19,7 @@ func TestPassing(t *testing.T) {
 		"ERR max number of clients reached":                                                                true,
 		"max number of clients reached":                                                                    true,
 		"ERR max number of clients + cluster connections reached":                                          true,
+		"ERR Script attempted to access a non local key in a cluster node script: 3d4d, on @user_script:7": true,
 
 		"":        false,
 		"ERR":     false,
