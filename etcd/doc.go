@@ -50,6 +50,9 @@
 // The holder finds it lost at its next renewal, after a third of its TTL, and another may hold it
 // until then, with a larger token.
 //
+// If the servers refuse a release, as when rights were taken away, the lock ends with the etcd lease: the client renews
+// that no more, makes another, and puts its other locks under it when it extends them.
+//
 // Tokens begin anew, by the clock, if somebody deletes the Prefix or wipes the cluster. Close all
 // clients before that. A cluster that is restored from a backup has forgotten the later locks and
 // tokens: close all clients before that, too, and delete the Prefix and all that begins with it and

@@ -65,11 +65,19 @@ func (s *store) Release(ctx context.Context, r vote.Release) vote.Answer {
 	}
 }
 
-// remove makes the lease of id end, and returns a channel that gets the answer.
+// remove makes the lease of id end, and returns a channel that gets the answer. If the servers refuse that, it ends
+// with the etcd lease, which is not renewed any more.
 func (s *store) remove(key, id string) <-chan vote.Answer {
 	return ensemble.Removal{
 		Run: s.run, Rest: s.rest, Closed: errClosed,
-		Once:  func(doubtful bool) vote.Answer { return s.removeOnce(s.life, placeOf(s.prefix, key), id, doubtful) },
+		Once: func(doubtful bool) vote.Answer {
+			native := s.native()
+			a := s.removeOnce(s.life, placeOf(s.prefix, key), id, doubtful)
+			if a.Verdict == vote.Refused {
+				s.replace(native)
+			}
+			return a
+		},
 		Ended: func() { s.leases.Forget(id) },
 	}.Start()
 }

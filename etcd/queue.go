@@ -134,17 +134,22 @@ func (s *store) position(key string, p place, c contents, own int, position *vot
 }
 
 // Leave gives up the waiter's place. It waits for the answer or for ctx, and goes on in the
-// background.
+// background. If the servers refuse that, the place ends with the etcd lease, which is not renewed any more.
 func (s *store) Leave(ctx context.Context, key, name string) {
 	p := placeOf(s.prefix, key)
 	left := make(chan struct{})
 	started := s.run(func() {
 		defer close(left)
 		for again := true; again && s.await(s.life) == nil; again = s.rest() {
+			native := s.native()
 			step, cancel := context.WithTimeout(s.life, stepTime)
 			err := s.leave(step, p, name)
 			cancel()
-			if err == nil || answer(err).Verdict == vote.Refused {
+			switch {
+			case err == nil:
+				return
+			case answer(err).Verdict == vote.Refused:
+				s.replace(native)
 				return
 			}
 		}

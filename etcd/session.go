@@ -202,9 +202,13 @@ func (s *session) note(err error) {
 
 // lost notes that the etcd lease id has ended, if err says so. Then another is made.
 func (s *session) lost(id clientv3.LeaseID, err error) {
-	if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		return
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		s.replace(id)
 	}
+}
+
+// replace has another etcd lease made, and id end by itself. Locks are put under the new one when they are extended.
+func (s *session) replace(id clientv3.LeaseID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.id == id {

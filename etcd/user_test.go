@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"errors"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/etcd"
 	"github.com/redlatch/redlatch/internal/ensembletest"
+	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/locktest/enginetest"
 )
 
@@ -42,6 +44,7 @@ func TestUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("token is forgotten", func(t *testing.T) { tokenIsForgotten(t, c, prefix) })
+	t.Run("release is refused", func(t *testing.T) { releaseIsRefused(t, c, prefix) })
 	mine := open(t, enginetest.Patient, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix, User: "me", Password: "secret"})
 	enginetest.Unlock(t, enginetest.Lock(t, mine, "name"))
 	for name, other := range map[string]etcd.Cluster{
@@ -73,10 +76,7 @@ func TestUser(t *testing.T) {
 // tokenIsForgotten has the servers forget what they gave the client for its password, as when all restart: the client gives
 // the password again, and keeps its lock.
 func tokenIsForgotten(t *testing.T, c *ensembletest.Etcd, prefix string) {
-	admin, err := clientv3.New(clientv3.Config{Endpoints: c.Addrs(), Username: "root", Password: "secret", Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := dialRoot(t, c)
 	defer admin.Close()
 	locks := open(t, enginetest.Patient, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix, User: "me", Password: "secret"})
 	held := enginetest.Lock(t, locks, "kept")
@@ -86,4 +86,78 @@ func tokenIsForgotten(t *testing.T, c *ensembletest.Etcd, prefix string) {
 	enginetest.Unlock(t, enginetest.Lock(t, locks, "new"))
 	enginetest.Extend(t, held)
 	enginetest.Unlock(t, held)
+}
+
+// releaseIsRefused takes away a user's rights on a lock that one of its clients holds and another waits for: the lock and the
+// place in the queue end with the clients' etcd leases, and other locks are kept under new ones.
+func releaseIsRefused(t *testing.T, c *ensembletest.Etcd, prefix string) {
+	admin := dialRoot(t, c)
+	defer admin.Close()
+	place := prefix + "/lock/name/"
+	grant := func(role, from, to string) {
+		t.Helper()
+		_, err1 := admin.RoleAdd(t.Context(), role)
+		_, err2 := admin.RoleGrantPermission(t.Context(), role, from, to, clientv3.PermissionType(clientv3.PermReadWrite))
+		_, err3 := admin.UserGrantRole(t.Context(), "losing", role)
+		if err := errors.Join(err1, err2, err3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := admin.UserAdd(t.Context(), "losing", "secret"); err != nil {
+		t.Fatal(err)
+	}
+	grant("before", prefix, place)
+	grant("name", place, clientv3.GetPrefixRangeEnd(place))
+	grant("after", clientv3.GetPrefixRangeEnd(place), clientv3.GetPrefixRangeEnd(prefix))
+	under := func(key string) clientv3.LeaseID {
+		t.Helper()
+		r, err := admin.Get(t.Context(), key, clientv3.WithPrefix())
+		if err != nil || len(r.Kvs) == 0 {
+			t.Fatalf("%s: %v, %v", key, r, err)
+		}
+		return clientv3.LeaseID(r.Kvs[0].Lease)
+	}
+	losing := etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix, User: "losing", Password: "secret"}
+	holder, waiter := open(t, enginetest.Patient, losing), open(t, enginetest.Patient, losing)
+	keptByHolder, keptByWaiter := enginetest.Lock(t, holder, "kept by holder"), enginetest.Lock(t, waiter, "kept by waiter")
+	held := enginetest.Lock(t, holder, "name")
+	out := enginetest.LockIn(t, waiter, "name")
+	before := map[*redlatch.Lock]clientv3.LeaseID{keptByHolder: under(place + "held"), keptByWaiter: under(place + "wait/")}
+	if _, err := admin.UserRevokeRole(t.Context(), "losing", "name"); err != nil {
+		t.Fatal(err)
+	}
+	if err := held.Unlock(t.Context()); !errors.Is(err, redlatch.ErrRefused) || !errors.Is(err, rpctypes.ErrPermissionDenied) {
+		t.Errorf("the holder: %v", err)
+	}
+	if got := <-out; !errors.Is(got.Err, redlatch.ErrRefused) || !errors.Is(got.Err, rpctypes.ErrPermissionDenied) {
+		t.Errorf("the waiter: %v", got.Err)
+	}
+	for kept, lease := range before {
+		enginetest.Await(t, kept.Name()+" is under a new etcd lease", func() bool {
+			enginetest.Extend(t, kept)
+			return under(prefix+"/lock/"+url.QueryEscape(kept.Name())+"/held") != lease
+		})
+		if _, err := admin.Revoke(t.Context(), lease); err != nil { // or it ends by itself
+			t.Fatal(err)
+		}
+	}
+	next, err := locktest.TryInTime(t, open(t, enginetest.Patient, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix, User: "me", Password: "secret"}), "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	enginetest.Unlock(t, next)
+	for kept := range before {
+		enginetest.Extend(t, kept)
+		enginetest.Unlock(t, kept)
+	}
+}
+
+// dialRoot is a client of the user who may do everything.
+func dialRoot(t *testing.T, c *ensembletest.Etcd) *clientv3.Client {
+	t.Helper()
+	root, err := clientv3.New(clientv3.Config{Endpoints: c.Addrs(), Username: "root", Password: "secret", Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
 }
