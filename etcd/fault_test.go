@@ -31,7 +31,7 @@ func TestServerTrouble(t *testing.T) {
 }
 
 // noSpace has the cluster take no writes, as when a member's database has reached its quota: the
-// holder knows that its lock is over, and can release it before that; and who tries is told the server's
+// holder knows that its lock is over, and can release it before that; who waits can leave; and who tries is told the server's
 // words and the remedy, also by a client that was opened since.
 func noSpace(t *testing.T, c *ensembletest.Etcd) {
 	client := dial(t, c.Addrs()...)
@@ -50,11 +50,19 @@ func noSpace(t *testing.T, c *ensembletest.Etcd) {
 	cluster := etcd.Cluster{Endpoints: c.Addrs(), Prefix: enginetest.Root(t)}
 	locks := open(t, enginetest.Config, cluster)
 	held, released := enginetest.Lock(t, locks, "name"), enginetest.Lock(t, open(t, enginetest.Patient, cluster), "released")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go open(t, enginetest.Patient, cluster).Lock(ctx, "name")
+	enginetest.Await(t, "a client waits", func() bool {
+		r, err := client.Get(t.Context(), cluster.Prefix+"/lock/name/wait/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		return err == nil && r.Count == 1
+	})
 	set()
 	enginetest.Unlock(t, released)
-	enginetest.Await(t, "the lock that was released is free", func() bool {
+	cancel()
+	enginetest.Await(t, "the lock that was released is free, and the waiter has left", func() bool {
 		r, err := client.Get(t.Context(), cluster.Prefix+"/lock/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
-		return err == nil && r.Count == 2 // those of the other
+		return err == nil && r.Count == 2 // those of the lock that is held
 	})
 	<-held.Context().Done()
 	for who, locks := range map[string]*redlatch.Client{"who was there": locks, "who comes": open(t, enginetest.Config, cluster)} {

@@ -2,7 +2,9 @@ package etcd
 
 import (
 	"context"
+	"errors"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/redlatch/redlatch/internal/vote"
@@ -91,6 +93,11 @@ func (s *store) leave(ctx context.Context, p place, name string) error {
 	_, err = s.client.Txn(ctx).If(at(p.wait(name), 0)).
 		Then(p.gate(native)).
 		Else(clientv3.OpDelete(p.wait(name))).Commit()
+	if errors.Is(err, rpctypes.ErrNoSpace) { // which servers say because of the gate
+		if alone, failed := s.client.Delete(ctx, p.wait(name)); failed == nil && alone.Deleted > 0 {
+			err = nil
+		}
+	}
 	if err != nil {
 		s.lost(native, err)
 	}
