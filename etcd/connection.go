@@ -25,7 +25,7 @@ func dial(config redlatch.Config, c Cluster) (*clientv3.Client, error) {
 		Endpoints: c.Endpoints, Username: c.User, Password: c.Password, TLS: config.TLS, Logger: zap.NewNop(),
 		// Servers object to more frequent probes.
 		DialTimeout: connectTime, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(connecting)},
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(connecting), grpc.WithChainUnaryInterceptor(passLearners)},
 	}
 	withUser := settings
 	withUser.DialOptions = append(withUser.DialOptions, grpc.WithChainUnaryInterceptor(authenticateAnew(settings)))
@@ -44,6 +44,19 @@ func dial(config redlatch.Config, c Cluster) (*clientv3.Client, error) {
 var connecting = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: time.Second, Multiplier: 1, Jitter: 0.2, MaxDelay: time.Second},
 	MinConnectTimeout: 1500 * time.Millisecond,
+}
+
+// errLearner is what a learner answers to every request for a lock. It has executed nothing.
+var errLearner = rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner)
+
+// passLearners asks the next member where a learner was asked: members are asked in turn.
+func passLearners(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) (err error) {
+	for range maxConflicts {
+		if err = invoke(ctx, method, request, reply, conn, options...); !errors.Is(rpctypes.Error(err), errLearner) {
+			return err
+		}
+	}
+	return err
 }
 
 // authenticateAnew makes a client give its password on a connection of its own where a server has forgotten the token that it was

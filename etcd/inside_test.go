@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/vote"
@@ -175,6 +176,26 @@ func TestNoAnswerIsNoCancellation(t *testing.T) {
 		if a := answer(err); a.Verdict != vote.Unknown || errors.Is(a.Err, err) || a.Err == nil {
 			t.Errorf("%v: %v, %v", err, a.Verdict, a.Err)
 		}
+	}
+}
+
+// A learner executes nothing: the next member is asked, and where there is none, the error says what to do.
+func TestLearner(t *testing.T) {
+	t.Parallel()
+	for learners, want := range map[int]error{0: nil, 1: nil, 100: rpctypes.ErrGRPCNotSupportedForLearner} {
+		asked := 0
+		invoke := func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+			if asked++; asked <= learners {
+				return rpctypes.ErrGRPCNotSupportedForLearner
+			}
+			return nil
+		}
+		if err := passLearners(t.Context(), "", nil, nil, nil, invoke); err != want || asked > 10 {
+			t.Errorf("%d learners: %v, after %d requests", learners, err, asked)
+		}
+	}
+	if a := answer(errLearner); a.Verdict != vote.Unavailable || !strings.Contains(a.Err.Error(), "promote") {
+		t.Errorf("%v: %v", a.Verdict, a.Err)
 	}
 }
 

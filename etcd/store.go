@@ -206,6 +206,9 @@ func answer(err error) vote.Answer {
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		a.Verdict = vote.Unavailable
 		a.Err = fmt.Errorf("%w: compact and defragment it or raise --quota-backend-bytes, and disarm the alarm", err)
+	case errors.Is(err, errLearner):
+		a.Verdict = vote.Unavailable
+		a.Err = fmt.Errorf("%w: promote it, or name another member in Cluster.Endpoints", err)
 	case errors.Is(err, errStale), errors.Is(err, errConflict), errors.Is(err, rpctypes.ErrLeaseNotFound),
 		errors.Is(err, rpctypes.ErrTooManyRequests), errors.Is(err, rpctypes.ErrNoLeader):
 		a.Verdict = vote.Unavailable
