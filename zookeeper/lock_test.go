@@ -89,6 +89,29 @@ func TestNodesOfOthers(t *testing.T) {
 	}
 }
 
+// Somebody deletes a part of a lock while another waits for it: who waits is told, and leaves no place in the queue.
+func TestPartIsDeleted(t *testing.T) {
+	t.Parallel()
+	e := common(t)
+	ensemble := zookeeper.Ensemble{Servers: e.Addrs(), Root: enginetest.Root(t)}
+	enginetest.Lock(t, open(t, enginetest.Patient, ensemble), "name")
+	out := enginetest.LockIn(t, open(t, enginetest.Patient, ensemble), "name")
+	conn, place := connect(t, e), ensemble.Root+"/lock:name"
+	if err := conn.Delete(place+"/held", -1); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-out; !errors.Is(got.Err, redlatch.ErrRefused) || !strings.Contains(got.Err.Error(), place) {
+		t.Error(got.Err)
+	}
+	enginetest.Await(t, "only the lease is left", func() bool {
+		if _, err := conn.Sync(place); err != nil {
+			t.Fatal(err)
+		}
+		left, _, err := conn.Children(place)
+		return err == nil && len(left) == 1
+	})
+}
+
 // A waiter whose request for a place was executed twice leaves both.
 func TestBothPlacesAreLeft(t *testing.T) {
 	t.Parallel()

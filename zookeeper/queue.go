@@ -149,6 +149,9 @@ func (s *store) Leave(ctx context.Context, key, name string) {
 			if err == nil {
 				c, err = s.contents(s.life, p)
 			}
+			if errors.Is(err, errForeign) { // which is not about the places
+				err = nil
+			}
 			for _, w := range c.waiters {
 				if w.name == name && err == nil {
 					err = s.leave(s.life, p, w, name)
