@@ -195,6 +195,31 @@ func TestLocalSessions(t *testing.T) {
 	enginetest.Unlock(t, held)
 }
 
+// Servers that hold the root to a quota which is used up grant nothing, and the error says what to do. What is held can be
+// extended and released.
+func TestQuota(t *testing.T) {
+	t.Parallel()
+	e := own(t, longSessions, "enforceQuota=true")
+	ensemble := zookeeper.Ensemble{Servers: e.Addrs(), Root: "/locks"}
+	client, conn := open(t, enginetest.Patient, ensemble), connect(t, e)
+	held := enginetest.Lock(t, client, "held")
+	for _, node := range [][2]string{{"", ""}, {"/zookeeper_limits", "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=5"}, {"/zookeeper_stats", "count=5,bytes=0"}} {
+		if _, err := conn.Create("/zookeeper/quota/locks"+node[0], []byte(node[1]), zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enginetest.Await(t, "it says so", func() bool {
+		l, err := client.TryLock(t.Context(), "other")
+		if err == nil { // the client's server has not heard of the quota yet
+			enginetest.Unlock(t, l)
+			return false
+		}
+		return errors.Is(err, redlatch.ErrNoQuorum) && strings.Contains(err.Error(), "setquota")
+	})
+	enginetest.Extend(t, held)
+	enginetest.Unlock(t, held)
+}
+
 // connect is a client of the tests' own, for what others do.
 func connect(t *testing.T, e *ensembletest.ZooKeeper) *zk.Conn {
 	t.Helper()

@@ -191,6 +191,9 @@ func answer(err error) vote.Answer {
 	case err != nil && err.Error() == errLocalSession:
 		a.Verdict = vote.Refused
 		a.Err = fmt.Errorf("%w: %s", err, localSessions)
+	case err != nil && err.Error() == errQuota:
+		a.Verdict = vote.Unavailable
+		a.Err = fmt.Errorf("%w: the quota of Ensemble.Root, or of a node above it, is used up: raise it by setquota, or use another Root", err)
 	case errors.Is(err, zk.ErrNoAuth):
 		a.Verdict = vote.Refused
 		a.Err = fmt.Errorf("%w: give the Ensemble.User and Password for whom the nodes were made, or use another Root", err)
@@ -202,8 +205,9 @@ func answer(err error) vote.Answer {
 }
 
 const (
-	// errLocalSession is what the transport says for EPHEMERALONLOCALSESSION, which it does not know.
+	// What the transport says for EPHEMERALONLOCALSESSION and QUOTAEXCEEDED, which it does not know.
 	errLocalSession = "unknown error: -120"
+	errQuota        = "unknown error: -125"
 	localSessions   = "servers with localSessionsEnabled need localSessionsUpgradingEnabled=true, too: set it in their configuration"
 )
 
