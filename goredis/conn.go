@@ -62,8 +62,9 @@ func (c *batchConn) Batch(ctx context.Context, commands ...[]string) ([]driver.R
 			errs[i] = pipe.Process(ctx, sent[i])
 		}
 		_, err := pipe.Exec(ctx)
+		_, isReply := replied(err)
 		for i, cmd := range sent {
-			if errs[i] == nil && cmd.Err() == nil && err != nil && !isReply(err) {
+			if errs[i] == nil && cmd.Err() == nil && err != nil && !isReply {
 				errs[i] = err
 				continue
 			}
@@ -82,20 +83,24 @@ func (c *batchConn) Batch(ctx context.Context, commands ...[]string) ([]driver.R
 	return make([]driver.Reply, len(commands)), lost
 }
 
-func isReply(err error) bool {
-	_, ok := errors.AsType[redis.Error](err)
-	return ok
+// replied returns what a server has replied, without what a hook of the program has added to it.
+func replied(err error) (text string, ok bool) {
+	e, ok := errors.AsType[redis.Error](err)
+	if ok {
+		text = e.Error()
+	}
+	return text, ok
 }
 
 // answer converts what go-redis returned to a Reply.
 func answer(cmd once, err error) (driver.Reply, error) {
-	switch {
+	switch text, isReply := replied(err); {
 	case err == nil:
 		return convert(cmd.Val())
 	case errors.Is(err, redis.Nil):
 		return driver.Reply{}, nil
-	case isReply(err):
-		return driver.Reply{}, &driver.ServerError{Text: err.Error()}
+	case isReply:
+		return driver.Reply{}, &driver.ServerError{Text: text}
 	case unsent(err):
 		return driver.Reply{}, driver.NotSent(err)
 	}

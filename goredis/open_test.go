@@ -143,6 +143,45 @@ func TestOneServer(t *testing.T) {
 	}
 }
 
+// wrapping is a program's hook that adds something to each error.
+type wrapping struct{}
+
+func (wrapping) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (wrapping) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := next(ctx, cmd); err != nil {
+			return fmt.Errorf("the program's %s: %w", cmd.Name(), err)
+		}
+		return nil
+	}
+}
+
+func (wrapping) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			if err := cmd.Err(); err != nil {
+				cmd.SetErr(fmt.Errorf("the program's %s: %w", cmd.Name(), err))
+			}
+		}
+		return err
+	}
+}
+
+// What a server says is understood whatever a program's hook adds to it.
+func TestHookWrapsErrors(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	var clients []*redlatch.Client
+	for range 2 {
+		rdb := dial(t, server.Addr())
+		rdb.AddHook(wrapping{})
+		clients = append(clients, open(t, config, rdb))
+	}
+	cycle(t, "name", clients[0], clients[1])
+}
+
 func TestMajority(t *testing.T) {
 	t.Parallel()
 	servers := redistest.Nodes(t, 3)

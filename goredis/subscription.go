@@ -165,8 +165,8 @@ func (s *subscription) listen(ctx context.Context, ready func(), heard func(mess
 
 // refusal returns err as a server's reply only if the server will reply the same next time.
 func refusal(err error) error {
-	if isReply(err) {
-		err = &driver.ServerError{Text: err.Error()}
+	if text, ok := replied(err); ok {
+		err = &driver.ServerError{Text: text}
 	}
 	if e, ok := errors.AsType[*driver.ServerError](err); ok && !e.Unable() {
 		return errors.New(e.Error())
