@@ -25,23 +25,26 @@ func isFinal(err error) bool {
 	return err == nil || ok && !refusal.Passing() && !errors.Is(err, driver.ErrNotSent)
 }
 
-func isNoScript(err error) bool {
-	refusal, ok := errors.AsType[*driver.ServerError](err)
-	return ok && refusal.Code() == "NOSCRIPT"
+// code returns the first word of the server's refusal, "" where err is none.
+func code(err error) string {
+	if refusal, ok := errors.AsType[*driver.ServerError](err); ok {
+		return refusal.Code()
+	}
+	return ""
 }
+
+func isNoScript(err error) bool  { return code(err) == "NOSCRIPT" }
+func isReadOnly(err error) bool  { return code(err) == "READONLY" }
+func isWrongType(err error) bool { return code(err) == "WRONGTYPE" }
+func forbidden(err error) bool   { return code(err) == "NOPERM" }
 
 // ofAnotherKind explains the error WRONGTYPE for a lock's key: other libraries keep their locks in
 // hashes and lists. The server's text stays.
 func ofAnotherKind(err error) error {
-	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Code() == "WRONGTYPE" {
+	if isWrongType(err) {
 		return fmt.Errorf("held by a lock of another kind (%w)", err)
 	}
 	return err
-}
-
-func isReadOnly(err error) bool {
-	refusal, ok := errors.AsType[*driver.ServerError](err)
-	return ok && refusal.Code() == "READONLY"
 }
 
 // isDemoted reports whether the server is a replica now. The key is on it and on its new master.

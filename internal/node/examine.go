@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/admission"
-	"github.com/redlatch/redlatch/internal/driver"
 )
 
 // Status is what a node's vote is worth to one client.
@@ -211,28 +210,26 @@ func (n *Node) lookAtPersistence(ctx context.Context, x *Examination) error {
 func (n *Node) lookAtRecord(ctx context.Context, x *Examination) error {
 	keys := n.deploymentKeys()
 	texts := make([]string, len(keys))
+	e := &x.evidence
 	for i, key := range keys {
 		reply, err := n.conn.Do(ctx, "GET", key)
-		refusal, ok := errors.AsType[*driver.ServerError](err)
 		switch {
-		case ok && refusal.Code() == "WRONGTYPE" && i > 0:
-			x.evidence.unreadable = fmt.Errorf("the key %q is of another type than this library's: write it anew with redlatch deployment set", key)
-		case ok && refusal.Code() != "WRONGTYPE":
+		case isWrongType(err) && i == 0: // an admission key of another type is overwritten
+		case isWrongType(err):
+			e.unreadable = fmt.Errorf("the key %q is of another type than this library's: write it anew with redlatch deployment set", key)
+		case isReply(err):
 			x.refused = cmp.Or(x.refused, err)
-		case err != nil && !ok:
+		case err != nil:
 			return err
 		}
 		texts[i] = reply.Text
 	}
-	unreadable := x.evidence.unreadable
-	x.evidence.marker, x.evidence.recordText, x.evidence.noteText = texts[0], texts[1], texts[2]
-	x.evidence.record, x.evidence.unreadable = admission.ParseRecord(keys[1], texts[1])
-	if unreadable != nil {
-		x.evidence.unreadable = unreadable
-	}
-	if r := x.evidence.record; r != nil {
-		recorded := r.Agreement(n.options.Deployment.Name)
-		x.Recorded, x.Void = &recorded, r.Void
+	e.marker, e.recordText, e.noteText = texts[0], texts[1], texts[2]
+	record, err := admission.ParseRecord(keys[1], texts[1])
+	e.record, e.unreadable = record, cmp.Or(e.unreadable, err)
+	if record != nil {
+		recorded := record.Agreement(n.options.Deployment.Name)
+		x.Recorded, x.Void = &recorded, record.Void
 	}
 	return nil
 }

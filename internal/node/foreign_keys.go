@@ -108,11 +108,6 @@ func (n *Node) typeText(ctx context.Context, key, want string) string {
 	return "it is not " + want
 }
 
-func isWrongType(err error) bool {
-	refusal, ok := errors.AsType[*driver.ServerError](err)
-	return ok && refusal.Code() == "WRONGTYPE"
-}
-
 // noForeign is the problem function of a lock's own key, which may be another library's.
 func noForeign(string) string { return "" }
 

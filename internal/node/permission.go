@@ -12,12 +12,6 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// forbidden reports whether the server denied a command to this user.
-func forbidden(err error) bool {
-	refusal, ok := errors.AsType[*driver.ServerError](err)
-	return ok && refusal.Code() == "NOPERM"
-}
-
 // lookAtPermissions tries every command that the scripts and this library use, in a form that
 // changes nothing. That tells more than ACL DRYRUN would, which few users may send: it also finds a
 // node that is out of memory or a proxy that does not know a command. Servers check permissions
