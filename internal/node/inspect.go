@@ -296,7 +296,7 @@ func (n *Node) quarantine(ctx context.Context, a admission.Agreement, seen *evid
 }
 
 func (n *Node) deploymentKeys() []string {
-	return []string{n.key("admitted"), n.key("deployment"), n.key("quarantine")}
+	return deploymentKeys(n.options.Deployment.Name, n.options.slotTag)
 }
 
 // warn logs once that a node may evict locks.

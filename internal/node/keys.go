@@ -41,12 +41,11 @@ func (n *Node) key(what string) string {
 	return deploymentKey(what, n.options.Deployment.Name, n.options.slotTag)
 }
 
-func admissionKey(deployment string) string  { return deploymentKey("admitted", deployment, "") }
-func recordKey(deployment string) string     { return deploymentKey("deployment", deployment, "") }
-func quarantineKey(deployment string) string { return deploymentKey("quarantine", deployment, "") }
+// deploymentKeys names the keys of the deployment's admission, record and quarantine.
+func deploymentKeys(deployment, tag string) []string {
+	return []string{deploymentKey("admitted", deployment, tag), deploymentKey("deployment", deployment, tag), deploymentKey("quarantine", deployment, tag)}
+}
 
 // DeploymentKeys names the keys that a deployment has on every node that is no Cluster, besides
 // those of its locks.
-func DeploymentKeys(deployment string) []string {
-	return []string{admissionKey(deployment), recordKey(deployment), quarantineKey(deployment)}
-}
+func DeploymentKeys(deployment string) []string { return deploymentKeys(deployment, "") }

@@ -88,7 +88,7 @@ func TestDeploymentKeys(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]bool)
 	for _, deployment := range []string{"default", "default2", "a.b", "admitted", "token"} {
-		for _, key := range []string{admissionKey(deployment), recordKey(deployment), quarantineKey(deployment)} {
+		for _, key := range DeploymentKeys(deployment) {
 			if seen[key] {
 				t.Errorf("%q is used twice", key)
 			}

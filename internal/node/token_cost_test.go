@@ -77,8 +77,8 @@ func tokenCost(b *testing.B, binary string) {
 	for name, text := range scripts {
 		loaded[name] = do("SCRIPT", "LOAD", text)
 	}
-	do("SET", admissionKey("default"), admitted+" 0000000000000000")
-	keys := []string{"job", CounterKey("job"), admissionKey("default"), NextKey("job")}
+	do("SET", DeploymentKeys("default")[0], admitted+" 0000000000000000")
+	keys := []string{"job", CounterKey("job"), DeploymentKeys("default")[0], NextKey("job")}
 
 	id := 0
 	acquire := func(name string) time.Duration {
