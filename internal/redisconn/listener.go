@@ -28,21 +28,18 @@ func (c *Conn) Subscribe(ctx context.Context, channel string, ready func(), hear
 
 // EvalSHAWatching implements driver.Watcher.
 func (c *Conn) EvalSHAWatching(ctx context.Context, sha string, keys, args []string) (driver.Reply, bool, error) {
-	if err := c.ready(ctx); err != nil {
-		return driver.Reply{}, false, err
-	}
 	return c.watching(ctx, c.evalSHA(sha, keys, args))
 }
 
 // DoWatching implements driver.Watcher.
 func (c *Conn) DoWatching(ctx context.Context, args ...string) (driver.Reply, bool, error) {
-	if err := c.ready(ctx); err != nil {
-		return driver.Reply{}, false, err
-	}
-	return c.watching(ctx, c.client.B().Arbitrary(args...).Build())
+	return c.watching(ctx, c.command(args...))
 }
 
 func (c *Conn) watching(ctx context.Context, cmd rueidis.Completed) (driver.Reply, bool, error) {
+	if err := c.ready(ctx); err != nil {
+		return driver.Reply{}, false, err
+	}
 	number := c.depart()
 	results := c.sendTogether(ctx, watch(c.client, cmd)...)
 	reply, err := c.reply(results[2])

@@ -10,17 +10,11 @@ import (
 
 // Do implements driver.Conn.
 func (c *Conn) Do(ctx context.Context, args ...string) (driver.Reply, error) {
-	if err := c.ready(ctx); err != nil {
-		return driver.Reply{}, err
-	}
-	return c.send(ctx, c.client.B().Arbitrary(args...).Build())
+	return c.send(ctx, c.command(args...))
 }
 
 // EvalSHA implements driver.Conn.
 func (c *Conn) EvalSHA(ctx context.Context, sha string, keys, args []string) (driver.Reply, error) {
-	if err := c.ready(ctx); err != nil {
-		return driver.Reply{}, err
-	}
 	return c.send(ctx, c.evalSHA(sha, keys, args))
 }
 
@@ -29,6 +23,9 @@ func (c *Conn) evalSHA(sha string, keys, args []string) rueidis.Completed {
 }
 
 func (c *Conn) send(ctx context.Context, cmd rueidis.Completed) (driver.Reply, error) {
+	if err := c.ready(ctx); err != nil {
+		return driver.Reply{}, err
+	}
 	number := c.depart()
 	var result rueidis.RedisResult
 	if c.before.Load() == nil {
@@ -105,7 +102,7 @@ func (c *Conn) Batch(ctx context.Context, commands ...[]string) ([]driver.Reply,
 	}
 	built := make(rueidis.Commands, len(commands))
 	for i, args := range commands {
-		built[i] = c.client.B().Arbitrary(args...).Build()
+		built[i] = c.command(args...)
 	}
 	number := c.depart()
 	for i, result := range c.sendTogether(ctx, built...) {
