@@ -16,8 +16,8 @@ var breachesElsewhere = []breach{
 	},
 	{
 		rule: "a writer hands nothing on where a reader waits", where: "TestSimReadersAreFair", file: "internal/waitqueue/local.go",
-		was: `|| len(q.readers[l.key]) > 0 {`,
-		now: `|| len(q.readers[l.key]) > 0 && broken != RULE {`,
+		was: `|| q.hasReaders(l.key) {`,
+		now: `|| q.hasReaders(l.key) && broken != RULE {`,
 	},
 	{
 		rule: "a reader does not pass a writer who waits", where: "TestSimReadersAreFair", file: "internal/script/script.go",

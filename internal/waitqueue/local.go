@@ -226,7 +226,7 @@ func (q *Queue) successor(h *Holder) (*local, *waiter) {
 		return nil, nil
 	}
 	// rule: readers-before-next-writer
-	if l.remote && l.transfers >= maxTransfers || len(q.readers[l.key]) > 0 {
+	if l.remote && l.transfers >= maxTransfers || q.hasReaders(l.key) {
 		return nil, nil
 	}
 	w := l.pop()

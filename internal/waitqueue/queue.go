@@ -14,7 +14,6 @@ import (
 	"hash/fnv"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -57,12 +56,9 @@ type Queue struct {
 	transfers Transfers
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
-	// tickets has the keys that this process waits for, and joined counts the
-	// tickets it has had.
-	tickets map[string]*Ticket
+	// tickets has this process's tickets, by key and by waiter, and joined counts those that it has had.
+	tickets map[string]map[string]*Ticket
 	joined  uint64
-	// readers has the tickets of this process's readers, by key and by waiter.
-	readers map[string]map[string]*Ticket
 	// locals has each key that somebody in this process holds, contends or waits for.
 	locals map[string]*local
 	// contended has the keys that others were seen waiting for, and until when that is believed: a
@@ -75,7 +71,7 @@ type Queue struct {
 
 // New returns a Queue with no nodes.
 func New(o Options) *Queue {
-	return &Queue{options: o, tickets: make(map[string]*Ticket), locals: make(map[string]*local), contended: make(map[string]time.Time)}
+	return &Queue{options: o, tickets: make(map[string]map[string]*Ticket), locals: make(map[string]*local), contended: make(map[string]time.Time)}
 }
 
 // Use sets the nodes that may keep a queue. It must be called before the first ticket is taken.
@@ -105,23 +101,22 @@ func (q *Queue) Close() {
 
 // Join takes a place in the wait queue for key, in which this process has none. It sends nothing:
 // Await does.
-func (q *Queue) Join(key string) *Ticket {
+func (q *Queue) Join(key string) *Ticket { return q.join(key, "") }
+
+func (q *Queue) join(key, kind string) *Ticket {
 	t := &Ticket{queue: q, key: key, order: q.Order(key), woken: make(chan notice, 1)}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t.name("")
-	q.tickets[key] = t
-	return t
-}
-
-// name gives the ticket a new name. The caller holds queue.mu.
-func (t *Ticket) name(kind string) {
-	q := t.queue
 	q.joined++
 	// No two tickets have one name: a message for a ticket that was left may arrive after the next
 	// ticket was taken.
 	t.waiter = kind + q.options.Waiter + "/" + strconv.FormatUint(q.joined, 36)
 	t.ticket.Waiter = t.waiter
+	if q.tickets[key] == nil {
+		q.tickets[key] = make(map[string]*Ticket)
+	}
+	q.tickets[key][t.waiter] = t
+	return t
 }
 
 // Arbiter returns the index of the node that keeps the key's queue while it can.
@@ -153,16 +148,12 @@ func mix(h uint64) uint64 {
 // Wake takes in that the i-th node has woken up a waiter of this process. It does not block.
 func (q *Queue) Wake(i int, w vote.WakeUp) {
 	q.mu.Lock()
-	t, name := q.tickets[w.Key], vote.Waiter(w.Waiter)
-	if strings.HasPrefix(name, vote.Reader) {
-		t = q.readers[w.Key][name]
-	}
-	ours := t != nil && t.waiter == name
-	if ours {
+	t := q.tickets[w.Key][vote.Waiter(w.Waiter)]
+	if t != nil {
 		t.signal(notice{turn: true, from: w.From})
 	}
 	q.mu.Unlock()
-	if !ours {
+	if t == nil {
 		// That waiter does not wait any more, and the others should not wait for it.
 		q.leave(i, w, nil)
 	}
@@ -173,13 +164,12 @@ func (q *Queue) Wake(i int, w vote.WakeUp) {
 func (q *Queue) Changed(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.readersChanged(key)
-	if t := q.tickets[key]; t != nil {
-		t.signal(notice{})
-		return
+	changed := q.tickets
+	if key != "" {
+		changed = map[string]map[string]*Ticket{key: q.tickets[key]}
 	}
-	if key == "" {
-		for _, t := range q.tickets {
+	for _, tickets := range changed {
+		for _, t := range tickets {
 			t.signal(notice{})
 		}
 	}

@@ -41,7 +41,7 @@ func (q *Queue) clearContended(key string) {
 func (q *Queue) hasRemoteWaiters(l *local) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if l.remote || !l.shared && len(q.readers[l.key]) > 0 {
+	if l.remote || !l.shared && q.hasReaders(l.key) {
 		return true
 	}
 	until, ok := q.contended[l.key]

@@ -2,6 +2,7 @@ package waitqueue
 
 import (
 	"context"
+	"strings"
 
 	"github.com/redlatch/redlatch/internal/vote"
 )
@@ -21,37 +22,14 @@ func (q *Queue) WaitShared(ctx context.Context, c Caller) error {
 }
 
 // joinShared is Join for a reader. Others of this process may have places for the same key.
-func (q *Queue) joinShared(key string) *Ticket {
-	t := &Ticket{queue: q, key: key, order: q.Order(key), woken: make(chan notice, 1)}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	t.name(vote.Reader)
-	if q.readers == nil {
-		q.readers = make(map[string]map[string]*Ticket)
-	}
-	if q.readers[key] == nil {
-		q.readers[key] = make(map[string]*Ticket)
-	}
-	q.readers[key][t.waiter] = t
-	return t
-}
+func (q *Queue) joinShared(key string) *Ticket { return q.join(key, vote.Reader) }
 
-// forgetReader removes a ticket, if it is a reader's. The caller holds q.mu.
-func (q *Queue) forgetReader(t *Ticket) {
-	delete(q.readers[t.key], t.waiter)
-	if len(q.readers[t.key]) == 0 {
-		delete(q.readers, t.key)
-	}
-}
-
-// readersChanged is Changed for the readers. The caller holds q.mu.
-func (q *Queue) readersChanged(key string) {
-	for of, readers := range q.readers {
-		if of != key && key != "" {
-			continue
-		}
-		for _, t := range readers {
-			t.signal(notice{})
+// hasReaders reports whether readers of this process wait for key. The caller holds q.mu.
+func (q *Queue) hasReaders(key string) bool {
+	for waiter := range q.tickets[key] {
+		if strings.HasPrefix(waiter, vote.Reader) {
+			return true
 		}
 	}
+	return false
 }

@@ -242,10 +242,10 @@ func (t *Ticket) forget() {
 	q := t.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.tickets[t.key] == t { // otherwise the process has taken another since
+	delete(q.tickets[t.key], t.waiter)
+	if len(q.tickets[t.key]) == 0 {
 		delete(q.tickets, t.key)
 	}
-	q.forgetReader(t)
 }
 
 func (t *Ticket) abandon() {
