@@ -42,7 +42,7 @@ func (e *Engine) Put(ctx context.Context, p Poll) (bool, []vote.Answer) {
 	for i := range n {
 		e.workers.run(func() {
 			a := p.Ask(round, i)
-			if a.Verdict == vote.Granted || a.Verdict == vote.NotReplicated {
+			if p.Undo != nil && (a.Verdict == vote.Granted || a.Verdict == vote.NotReplicated) {
 				settled.granted(i)
 			}
 			votes <- stepAnswer{node: i, answer: a}
@@ -106,9 +106,6 @@ func (s *settlement) lose(ctx context.Context) {
 	s.lost = true
 	nodes := s.nodes
 	s.mu.Unlock()
-	if s.poll.Undo == nil || len(nodes) == 0 {
-		return
-	}
 	undone := make(chan struct{}, len(nodes))
 	for _, i := range nodes {
 		s.engine.workers.run(func() {
@@ -126,9 +123,6 @@ func (s *settlement) lose(ctx context.Context) {
 }
 
 func (s *settlement) undo(i int) {
-	if s.poll.Undo == nil {
-		return
-	}
 	round := new(roundContext)
 	round.begin(s.engine, s.engine.clock.Mono(), releasePatience*s.engine.timeout)
 	defer round.unlimit()
