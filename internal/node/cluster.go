@@ -213,14 +213,18 @@ func (c *Cluster) Close() {
 
 // each runs f on one slot of every master.
 func (c *Cluster) each(ctx context.Context, f func(*Node, context.Context) error) error {
-	first, err := c.masters(ctx)
-	if err != nil {
-		return err
+	masters, err := askMasters(ctx, c.conn)
+	switch {
+	case err != nil:
+		return fmt.Errorf("which masters there are is not known: %w", err)
+	case len(masters) == 0:
+		return errNoMasters
 	}
-	errs := make([]error, len(first))
+	errs := make([]error, len(masters))
 	var all sync.WaitGroup
-	for i, slot := range first {
+	for i, m := range masters {
 		all.Go(func() {
+			slot := m.last()
 			if err := f(c.slot(slot), ctx); err != nil {
 				errs[i] = fmt.Errorf("the master of slot %d: %w", slot, err)
 			}
@@ -228,22 +232,6 @@ func (c *Cluster) each(ctx context.Context, f func(*Node, context.Context) error
 	}
 	all.Wait()
 	return errors.Join(errs...)
-}
-
-// masters returns one slot of each master.
-func (c *Cluster) masters(ctx context.Context) ([]uint16, error) {
-	masters, err := askMasters(ctx, c.conn)
-	if err != nil {
-		return nil, fmt.Errorf("which masters there are is not known: %w", err)
-	}
-	if len(masters) == 0 {
-		return nil, errNoMasters
-	}
-	slots := make([]uint16, len(masters))
-	for i, m := range masters {
-		slots[i] = m.last()
-	}
-	return slots, nil
 }
 
 // isSlot reports whether the node stands for a slot of a Cluster.
