@@ -274,7 +274,7 @@ if not redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3], 'NX') then`, `if not r
 	ReaderOverwrites:  {"acquire_shared.lua", `if seen[1] and not under and (seen[1] ~= from or from == '') then`, `if false then`},
 	WriterOverReaders: {"acquire.lua", `if seen[1] and seen[1] ~= from then`, `if seen[1] and seen[1] ~= from and string.sub(seen[1], 1, 16) ~= 'redlatch:shared ' then`},
 	ReaderNotRaising:  {"acquire_shared.lua", `counter = math.max(counter, tonumber(seen[2]) + 1)`, `counter = tonumber(seen[2])`},
-	ConfirmByMember:   {"confirm_shared.lua", `if not under or under > tonumber(ARGV[3]) or`, `if not under or`},
+	ConfirmByMember:   {"confirm_shared.lua", `if not under or under > tonumber(ARGV[3])`, `if not under`},
 	MarkerOwnTTL:      {"readers.lua", `redis.call('PEXPIRE', key, ttl, 'GT')`, `redis.call('PEXPIRE', key, ttl)`},
 	ReaderOthersTTL:   {"readers.lua", `math.max(ends(readers, id), now + ttl), id)`, `math.max(ends(readers, id), now + math.max(ttl, redis.call('PTTL', key))), id)`},
 	ReadersCounted:    {"release_shared.lua", `redis.call('ZREM', readers, ARGV[1])`, `redis.call('ZREM', readers, redis.call('ZRANGE', readers, 0, 0)[1])`},
