@@ -91,7 +91,7 @@ func (s *store) keeps(ttl time.Duration) (clientv3.LeaseID, vote.Answer) {
 func notAsked(err error) vote.Answer { return ensemble.NotAsked(answer(err)) }
 
 // expire deletes a lock that is under this client's etcd lease, at the revision at which nobody has
-// extended it. It also reports true if the lock is not there or not under this etcd lease.
+// extended it. It also reports true if the lock is not there, not under this etcd lease, or refused.
 func (s *store) expire(key, id string, over func() bool) bool {
 	if s.await(s.life) != nil {
 		return false
@@ -100,13 +100,15 @@ func (s *store) expire(key, id string, over func() bool) bool {
 	defer cancel()
 	p, native := placeOf(s.prefix, key), s.native()
 	c, err := s.contents(ctx, p)
-	if err != nil || c.holder != id || c.native != native {
-		return err == nil
-	}
-	if !over() {
+	switch {
+	case err != nil:
+		return s.refused(native, err)
+	case c.holder != id || c.native != native:
+		return true
+	case !over():
 		return false
 	}
 	result, err := s.client.Txn(ctx).If(p.isHolders(id), at(p.lease(), c.lease), p.isUnder(native)).
 		Then(clientv3.OpDelete(p.held()), clientv3.OpDelete(p.lease())).Commit()
-	return err == nil && result.Succeeded
+	return err == nil && result.Succeeded || s.refused(native, err)
 }

@@ -65,17 +65,24 @@ func (s *store) Release(ctx context.Context, r vote.Release) vote.Answer {
 	}
 }
 
-// remove makes the lease of id end, and returns a channel that gets the answer. If the servers refuse that, it ends
-// with the etcd lease, which is not renewed any more.
+// refused reports whether err says that the servers refuse to delete what this client has under an etcd lease. Then that is not
+// renewed any more, so that it ends.
+func (s *store) refused(native clientv3.LeaseID, err error) bool {
+	refused := answer(err).Verdict == vote.Refused
+	if refused {
+		s.replace(native)
+	}
+	return refused
+}
+
+// remove makes the lease of id end, and returns a channel that gets the answer.
 func (s *store) remove(key, id string) <-chan vote.Answer {
 	return ensemble.Removal{
 		Run: s.run, Rest: s.rest, Closed: errClosed,
 		Once: func(doubtful bool) vote.Answer {
 			native := s.native()
 			a := s.removeOnce(s.life, placeOf(s.prefix, key), id, doubtful)
-			if a.Verdict == vote.Refused {
-				s.replace(native)
-			}
+			s.refused(native, a.Err)
 			return a
 		},
 		Ended: func() { s.leases.Forget(id) },

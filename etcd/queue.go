@@ -141,7 +141,7 @@ func (s *store) position(key string, p place, c contents, own int, position *vot
 }
 
 // Leave gives up the waiter's place. It waits for the answer or for ctx, and goes on in the
-// background. If the servers refuse that, the place ends with the etcd lease, which is not renewed any more.
+// background.
 func (s *store) Leave(ctx context.Context, key, name string) {
 	p := placeOf(s.prefix, key)
 	left := make(chan struct{})
@@ -152,11 +152,7 @@ func (s *store) Leave(ctx context.Context, key, name string) {
 			step, cancel := context.WithTimeout(s.life, stepTime)
 			err := s.leave(step, p, name)
 			cancel()
-			switch {
-			case err == nil:
-				return
-			case answer(err).Verdict == vote.Refused:
-				s.replace(native)
+			if err == nil || s.refused(native, err) {
 				return
 			}
 		}

@@ -88,12 +88,12 @@ func tokenIsForgotten(t *testing.T, c *ensembletest.Etcd, prefix string) {
 	enginetest.Unlock(t, held)
 }
 
-// releaseIsRefused takes away a user's rights on a lock that one of its clients holds and another waits for: the lock and the
-// place in the queue end with the clients' etcd leases, and other locks are kept under new ones.
+// releaseIsRefused takes away a user's rights on a lock that one of its clients holds and another waits for, and on one that was
+// detached: the locks and the place in the queue end with the clients' etcd leases, and other locks are kept under new ones.
 func releaseIsRefused(t *testing.T, c *ensembletest.Etcd, prefix string) {
 	admin := dialRoot(t, c)
 	defer admin.Close()
-	place := prefix + "/lock/name/"
+	place := prefix + "/lock/name"
 	grant := func(role, from, to string) {
 		t.Helper()
 		_, err1 := admin.RoleAdd(t.Context(), role)
@@ -118,13 +118,20 @@ func releaseIsRefused(t *testing.T, c *ensembletest.Etcd, prefix string) {
 		return clientv3.LeaseID(r.Kvs[0].Lease)
 	}
 	losing := etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix, User: "losing", Password: "secret"}
-	holder, waiter := open(t, enginetest.Patient, losing), open(t, enginetest.Patient, losing)
+	holder, waiter, detacher := open(t, enginetest.Patient, losing), open(t, enginetest.Patient, losing), open(t, enginetest.Patient, losing)
 	keptByHolder, keptByWaiter := enginetest.Lock(t, holder, "kept by holder"), enginetest.Lock(t, waiter, "kept by waiter")
+	keptByDetacher := enginetest.Lock(t, detacher, "kept by detacher")
 	held := enginetest.Lock(t, holder, "name")
 	out := enginetest.LockIn(t, waiter, "name")
-	before := map[*redlatch.Lock]clientv3.LeaseID{keptByHolder: under(place + "held"), keptByWaiter: under(place + "wait/")}
+	detached := enginetest.Lock(t, detacher, "name2", redlatch.WithTTL(enginetest.Patient.TTL/2))
+	before := map[*redlatch.Lock]clientv3.LeaseID{
+		keptByHolder: under(place + "/held"), keptByWaiter: under(place + "/wait/"), keptByDetacher: under(place + "2/held"),
+	}
 	if _, err := admin.UserRevokeRole(t.Context(), "losing", "name"); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := detached.Detach(); err != nil {
+		t.Error(err)
 	}
 	if err := held.Unlock(t.Context()); !errors.Is(err, redlatch.ErrRefused) || !errors.Is(err, rpctypes.ErrPermissionDenied) {
 		t.Errorf("the holder: %v", err)
@@ -141,11 +148,14 @@ func releaseIsRefused(t *testing.T, c *ensembletest.Etcd, prefix string) {
 			t.Fatal(err)
 		}
 	}
-	next, err := locktest.TryInTime(t, open(t, enginetest.Patient, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix, User: "me", Password: "secret"}), "name")
-	if err != nil {
-		t.Fatal(err)
+	mine := open(t, enginetest.Patient, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix, User: "me", Password: "secret"})
+	for _, name := range []string{"name", "name2"} {
+		next, err := locktest.TryInTime(t, mine, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		enginetest.Unlock(t, next)
 	}
-	enginetest.Unlock(t, next)
 	for kept := range before {
 		enginetest.Extend(t, kept)
 		enginetest.Unlock(t, kept)
