@@ -44,17 +44,6 @@ func (c observedConn) Do(ctx context.Context, args ...string) (driver.Reply, err
 	return c.Conn.Do(ctx, args...)
 }
 
-// oneClock is a machine's clock in virtual time, which never sleeps.
-type oneClock struct {
-	clock.Clock
-	start time.Time
-}
-
-func (c oneClock) Now() clock.Instant {
-	now := time.Now()
-	return clock.Instant{Mono: now, Boot: now.Sub(c.start)}
-}
-
 // observedNodes are some nodes, a client of them, and what it sees.
 type observedNodes struct {
 	client  *redlatch.Client
@@ -67,7 +56,7 @@ type observedNodes struct {
 func openNodes(t *testing.T, config redlatch.Config, n int, key string) *observedNodes {
 	t.Helper()
 	nodes := make([]*observedNode, n)
-	around := hook.Surroundings{Clock: oneClock{clock.System, time.Now()}}
+	around := hook.Surroundings{Clock: clock.Awake()}
 	for i := range nodes {
 		one := &observedNode{Node: memory.New(time.Now)}
 		one.link, nodes[i] = one.Link(), one

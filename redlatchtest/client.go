@@ -66,7 +66,7 @@ func open(t testing.TB, config redlatch.Config, s *server) *Client {
 	c := &Client{t: t, config: config, link: s.node.Link(), server: s}
 	config.Replicas, config.Durable = redlatch.Replicas{}, false
 	opened, err := hook.Open(config, hook.Surroundings{
-		Clock: machine{clock.System, time.Now()},
+		Clock: clock.Awake(),
 		Nodes: []hook.Node{{Name: nodeName, Dial: func() driver.Conn { return c.link.Dial() }}},
 	})
 	if err != nil {
@@ -81,19 +81,6 @@ func open(t testing.TB, config redlatch.Config, s *server) *Client {
 	defer s.mu.Unlock()
 	s.clients = append(s.clients, c)
 	return c
-}
-
-// machine is a clock with one time, which may be virtual: the clock that runs while a machine
-// sleeps never is.
-type machine struct {
-	clock.Clock
-	start time.Time
-}
-
-// Now implements clock.Clock.
-func (m machine) Now() clock.Instant {
-	now := time.Now()
-	return clock.Instant{Mono: now, Boot: now.Sub(m.start)}
 }
 
 // Call is a call of one of the methods that Calls lists.
