@@ -1,7 +1,6 @@
 package restart
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -20,14 +19,7 @@ func TestClockSetBackAfterAReset(t *testing.T) {
 			locktest.EachFlavor(t, func(t *testing.T, binary string) {
 				server := redistest.New(t, redistest.Options{Binary: binary, ClockShim: true})
 				small := locktest.WithQuarantine(server.URL())
-				large := locktest.WithMaxTTL(small, time.Minute)
-				old := locktest.Open(t, large)
-				locktest.Vouch(t, old, "n0")
-				held := locktest.TryLock(t, old, "x", redlatch.WithoutRenewal())
-				locktest.Do(t, server, "FLUSHALL")
-				if _, err := locktest.AwaitAnswer(t, old, "y"); !errors.Is(err, redlatch.ErrNotAdmitted) {
-					t.Fatalf("after the flush: got %v, want ErrNotAdmitted", err)
-				}
+				held := lostByAFlush(t, server, locktest.WithMaxTTL(small, time.Minute))
 				client := locktest.Open(t, small)
 				if err := client.Reset(t.Context(), "n0"); err != nil {
 					t.Fatal(err)

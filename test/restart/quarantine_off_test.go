@@ -1,11 +1,9 @@
 package restart
 
 import (
-	"errors"
 	"testing"
 	"time"
 
-	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -17,16 +15,10 @@ func TestQuarantineOffAndOnAgain(t *testing.T) {
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
 		server := redistest.New(t, redistest.Options{Binary: binary})
 		small := locktest.WithQuarantine(server.URL())
-		large, off := locktest.WithMaxTTL(small, time.Minute), small
-		off.NoQuarantine = true
-		old := locktest.Open(t, large)
-		locktest.Vouch(t, old, "n0")
-		held := locktest.TryLock(t, old, "x", redlatch.WithoutRenewal())
-		locktest.Do(t, server, "FLUSHALL")
-		if _, err := locktest.AwaitAnswer(t, old, "y"); !errors.Is(err, redlatch.ErrNotAdmitted) {
-			t.Fatalf("after the flush: got %v, want ErrNotAdmitted", err)
-		}
+		held := lostByAFlush(t, server, locktest.WithMaxTTL(small, time.Minute))
 
+		off := small
+		off.NoQuarantine = true
 		meanwhile := locktest.Open(t, off)
 		if err := meanwhile.Reset(t.Context(), "n0"); err != nil {
 			t.Fatal(err)

@@ -174,6 +174,19 @@ func lockAfterReset(t *testing.T, client *redlatch.Client, c redlatch.Config) *r
 	return locktest.TryLock(t, client, "x", redlatch.WithTTL(c.MaxTTL), redlatch.WithoutRenewal())
 }
 
+// lostByAFlush has the lock "x" held on a server whose keys are then deleted, and whose quarantine has begun.
+func lostByAFlush(t *testing.T, server *redistest.Server, c redlatch.Config) (held *redlatch.Lock) {
+	t.Helper()
+	client := locktest.Open(t, c)
+	locktest.Vouch(t, client, "n0")
+	held = locktest.TryLock(t, client, "x", redlatch.WithoutRenewal())
+	locktest.Do(t, server, "FLUSHALL")
+	if _, err := locktest.AwaitAnswer(t, client, "y"); !errors.Is(err, redlatch.ErrNotAdmitted) {
+		t.Fatalf("after the flush: got %v, want ErrNotAdmitted", err)
+	}
+	return held
+}
+
 // waitsFor tests that by err, that of a vote, the node is not admitted before the end of held.
 func waitsFor(t *testing.T, err error, held *redlatch.Lock) {
 	t.Helper()
