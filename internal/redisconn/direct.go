@@ -78,9 +78,6 @@ var errOneWire = errors.New("the connection is not renewed")
 
 // EvalSHA implements driver.Conn.
 func (d *Direct) EvalSHA(ctx context.Context, sha string, keys, args []string) (driver.Reply, error) {
-	if err := d.ready(ctx); err != nil {
-		return driver.Reply{}, err
-	}
 	if x := d.alone(); x != nil {
 		return d.sendAlone(ctx, x, d.evalSHA(sha, keys, args))
 	}
@@ -127,6 +124,10 @@ func (d *Direct) mayTry() bool {
 
 // sendAlone sends the script by x, which alone returned, and waits for its reply or for ctx.
 func (d *Direct) sendAlone(ctx context.Context, x *direct, script rueidis.Completed) (driver.Reply, error) {
+	if err := d.ready(ctx); err != nil {
+		x.busy.Store(false)
+		return driver.Reply{}, err
+	}
 	stop := afterFunc(ctx, x.abort)
 	reply, err := d.reply(x.client.Do(context.Background(), script))
 	hurried := !stop()
