@@ -121,7 +121,6 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (lea
 		}
 	}()
 
-	round := &k.round
 	for i := range k.nodes {
 		k.nodes[i].busy = true
 	}
@@ -129,8 +128,8 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (lea
 	if len(e.voters) == 1 {
 		// There is no other node to hear: the caller's own goroutine waits for this one, whose
 		// answer decides.
-		defer context.AfterFunc(ctx, round.end)()
-		t.acquired(0, step(k, round, 0))
+		defer context.AfterFunc(ctx, k.round.end)()
+		t.acquired(0, step(k, &k.round, 0))
 		if ctx.Err() != nil {
 			return nil, k.answers() // the step may have waited for the node all the same
 		}
