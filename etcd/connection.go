@@ -49,9 +49,12 @@ var connecting = grpc.ConnectParams{
 // errLearner is what a learner answers to every request for a lock. It has executed nothing.
 var errLearner = rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner)
 
+// maxLearners is how many learners are asked one after the other. A cluster has one, unless it was told to have more.
+const maxLearners = 8
+
 // passLearners asks the next member where a learner was asked: members are asked in turn.
 func passLearners(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) (err error) {
-	for range maxConflicts {
+	for range maxLearners {
 		if err = invoke(ctx, method, request, reply, conn, options...); !errors.Is(rpctypes.Error(err), errLearner) {
 			return err
 		}

@@ -46,7 +46,7 @@
 // meanwhile. It relies on a leader that does not stand still for longer than MaxTTL and then goes
 // on: some servers, 3.4.23 among them, then end leases that were renewed with the next leader.
 //
-// Whoever revokes the etcd lease of a client, or deletes keys of a lock, takes the lock away at once.
+// An operator who revokes the etcd lease of a client, or deletes keys of a lock, takes the lock away at once.
 // The holder finds it lost at its next renewal, after a third of its TTL, and another may hold it
 // until then, with a larger token.
 //
