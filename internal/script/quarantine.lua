@@ -2,7 +2,8 @@
 -- nobody vote.
 --
 -- The quarantine has no TTL: its reason can be seen for as long as the server runs, so without it
--- the quarantine would begin anew for a client that comes later. The admission deletes it.
+-- the quarantine would begin anew for a client that comes later. The admission deletes it. It begins
+-- now, not at the look, which may be long past: locks may have been granted, and forgotten, since then.
 -- KEYS  admission, deployment record, quarantine
 -- ARGV  run, replication id, the quarantine, the deployment record and the quarantine looked at,
 --       or '' for none; then, if it is to be replaced, the new deployment record
@@ -20,5 +21,5 @@ if ARGV[6] then
   redis.call('SET', KEYS[2], ARGV[6])
 end
 redis.call('DEL', KEYS[1])
-redis.call('SET', KEYS[3], ARGV[3])
+redis.call('SET', KEYS[3], (string.gsub(ARGV[3], '%d+ (%d+)$', redis.call('TIME')[1] .. ' %1')))
 return 1
