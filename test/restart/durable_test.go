@@ -2,6 +2,8 @@ package restart
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +98,56 @@ func TestDurable(t *testing.T) {
 			})
 		}
 	})
+}
+
+// A node is believed that restarts from a file which lacks a lock, also where clients saw that it had none for a while:
+// what they recorded is not in it. The page with what there is only a word for says so.
+func TestDurableFromAnotherFile(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/restarts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, risks, _ := strings.Cut(string(page), "## What there is only your word for")
+	for said, from := range map[string]func(t *testing.T, conf redlatch.Config, s *redistest.Server) (restart func()){
+		"`appendonly no` for a while": func(t *testing.T, conf redlatch.Config, s *redistest.Server) func() {
+			locktest.Do(t, s, "CONFIG", "SET", "appendonly", "no")
+			locktest.Unlock(t, locktest.TryLock(t, locktest.Open(t, conf), "seen"))
+			if r := locktest.Examine(t, conf)[0].Recorded; r == nil || r.Void == "" {
+				t.Errorf("nobody has recorded what was seen: %+v", r)
+			}
+			return func() { locktest.KillAndRestart(t, s) }
+		},
+		"another server's file": func(t *testing.T, conf redlatch.Config, s *redistest.Server) func() {
+			another := redistest.New(t, redistest.Options{Args: onDisk})
+			locktest.Vouch(t, locktest.Open(t, locktest.Through(conf, another.URL())), "n0")
+			copied := filepath.Join(t.TempDir(), "data")
+			if err := another.CopyData(copied); err != nil {
+				t.Fatal(err)
+			}
+			return func() {
+				if err := s.RestartWith(t.Context(), copied); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+	} {
+		t.Run(said, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.New(t, redistest.Options{Args: onDisk})
+			conf := locktest.WithMaxTTL(locktest.WithQuarantine(s.URL()), 30*time.Second)
+			conf.Durable = true
+			client := locktest.Open(t, conf)
+			locktest.Vouch(t, client, "n0")
+			restart := from(t, conf, s)
+			held := locktest.TryLock(t, client, "x", redlatch.WithoutRenewal())
+			restart()
+			_, err := locktest.AwaitAnswer(t, locktest.Open(t, conf), "x")
+			if err == nil && held.Err() == nil && !strings.Contains(risks, said) {
+				t.Errorf("a second holder, and docs/restarts.md does not say that it is possible by %s", said)
+			}
+		})
+	}
 }
 
 // awaitFile waits until the server has an append-only file of all that it has.
