@@ -3,6 +3,8 @@ package topology
 import (
 	"context"
 	"errors"
+	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -134,6 +136,44 @@ func firstUse(t *testing.T, binary string, old bool) (passed, wait time.Duration
 		c.atOnce(t, locktest.Open(t, c.config), storm.NamesAt(i, 5)[3:])
 	}
 	return passed, c.d
+}
+
+// The record of a master that gives slots away is in the last of its slots. If that one is moved, the master waits where
+// nobody has locked before, as the page says; if another one is, it does not.
+func TestClusterWaitsForAMasterThatGivesItsLastSlot(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/restarts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, last := range []bool{false, true} {
+		t.Run(map[bool]string{false: "first", true: "last"}[last], func(t *testing.T) {
+			t.Parallel()
+			locktest.EachFlavor(t, func(t *testing.T, binary string) {
+				c := newHurtCluster(t, binary, 0, 3*fixTTL)
+				client := locktest.Open(t, c.config)
+				c.admit(t, client)
+				locktest.Unlock(t, locktest.TryLock(t, client, storm.NameAt(0)))
+				slots, err := c.SlotsOf(c.Masters[0])
+				must(t, err)
+				slot := slots[0]
+				if last {
+					slot = slots[len(slots)-1]
+				}
+				must(t, c.MoveSlot(locktest.Within(t, locktest.Patience), slot, c.Masters[1], nil))
+				_, err = locktest.AwaitAnswer(t, client, storm.NamesAt(0, 1)[0])
+				switch {
+				case !last && err != nil:
+					t.Errorf("a name not used before: %v", err)
+				case last && errors.Is(err, redlatch.ErrNotAdmitted) && !strings.Contains(string(page), "if its last slot was moved"):
+					t.Errorf("%v, and docs/restarts.md does not say so", err)
+				}
+				if _, err := locktest.AwaitAnswer(t, client, storm.NameAt(0)); err != nil {
+					t.Errorf("a name in use: %v", err)
+				}
+			})
+		})
+	}
 }
 
 // Who vouches for a Cluster speaks for all slots of all its masters, used or not, and
