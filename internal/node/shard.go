@@ -218,7 +218,7 @@ func (n *Node) register(ctx context.Context, a admission.Agreement, seen *eviden
 		return nil
 	}
 	reply, err := eval(ctx, n.conn, script.Shard.Text, []string{n.shardKey(&seen.shard.master)},
-		[]string{seen.run(), seen.info["master_replid"], r.Text(), seen.recordText, seen.info.flushes()})
+		[]string{seen.run(), seen.info["master_replid"], r.Text(), seen.recordText, seen.info.flushes(), strconv.FormatInt(seen.now, 10)})
 	if err == nil && reply.Int != 1 {
 		return errChanged
 	}

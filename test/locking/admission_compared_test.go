@@ -31,7 +31,7 @@ func TestAdmissionComparesWhatWasSeen(t *testing.T) {
 			return []string{script.Quarantine.Text, keys, run, history, "new", record, note, "new"}
 		}
 		register := func(run, history, record, flushes string) []string {
-			return []string{script.Shard.Text, "1 deployment", run, history, "new", record, flushes}
+			return []string{script.Shard.Text, "1 deployment", run, history, "new", record, flushes, "0"}
 		}
 		send := func(step []string) string {
 			return fmt.Sprint(locktest.Do(t, server, slices.Concat([]string{"EVAL", step[0]}, strings.Fields(step[1]), step[2:])...))

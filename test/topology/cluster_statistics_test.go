@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redisconn"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/storm"
 )
 
@@ -39,6 +41,64 @@ func TestClusterStatisticsResetAmidAnAdmission(t *testing.T) {
 		switch {
 		case held == nil:
 			t.Errorf("nothing happened amid the admission: %v", err)
+		case err == nil && held.Err() == nil:
+			t.Errorf("%q has two holders: the first for another %v", lock.Name(), time.Until(held.Until()))
+		case err == nil:
+			t.Error("it was granted too early")
+		}
+	})
+}
+
+// registering is a Cluster's connection on which something happens before a master's slots are recorded, late.
+type registering struct {
+	*redisconn.Cluster
+	happen func()
+	done   chan<- driver.Reply
+}
+
+func (c registering) Do(ctx context.Context, args ...string) (driver.Reply, error) {
+	if len(args) < 2 || args[1] != script.Shard.Text {
+		return c.Cluster.Do(ctx, args...)
+	}
+	c.happen()
+	reply, err := c.Cluster.Do(context.WithoutCancel(ctx), args...)
+	select {
+	case c.done <- reply:
+	default:
+	}
+	return reply, err
+}
+
+// The same between the look at a master that was never used and the record of its slots, which comes when a quarantine
+// has passed since the look. The slots are known from the record on, not from the look on.
+func TestClusterStatisticsResetAmidARecord(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		c := newHurtCluster(t, binary, 0, 2*fixTTL)
+		other := locktest.Open(t, c.config)
+		name, at := storm.NameAt(0), c.Masters[0]
+		locktest.Do(t, at, "CONFIG", "RESETSTAT")
+		var held *redlatch.Lock
+		amid := sync.OnceFunc(func() {
+			looked := locktest.ServerTime(t, at)
+			c.admit(t, other)
+			locktest.Await(t, "a quarantine has passed", func() bool { return locktest.ServerTime(t, at).Sub(looked) > c.d+2*time.Second })
+			held = locktest.TryLock(t, other, name, redlatch.WithoutRenewal())
+			locktest.Do(t, at, "FLUSHALL")
+			locktest.Do(t, at, "CONFIG", "RESETSTAT")
+		})
+		done := make(chan driver.Reply, 1)
+		late := locktest.OpenIn(t, c.config, hook.Surroundings{Dial: func(string) (driver.Conn, error) {
+			options, _, err := redisconn.Parse(c.config.Nodes[0])
+			options.ConnectTimeout = locktest.Patience
+			return registering{redisconn.NewCluster(options), amid, done}, err
+		}})
+		locktest.LockIn(t.Context(), late, name)
+		if reply := <-done; reply.Int != 1 {
+			t.Errorf("the record: %v", reply)
+		}
+		lock, err := locktest.AwaitAnswer(t, locktest.Open(t, c.config), name)
+		switch {
 		case err == nil && held.Err() == nil:
 			t.Errorf("%q has two holders: the first for another %v", lock.Name(), time.Until(held.Until()))
 		case err == nil:
