@@ -30,7 +30,8 @@ const (
 	// may shorten the lock.
 	CommandsNative = node.Native
 	// CommandsWatch uses SET NX PX, then WATCH, MULTI and EXEC, which any server has. It uses up to
-	// four further connections to a node, and takes three round trips.
+	// four further connections to a node, and takes three round trips, or six to extend a lock that
+	// has more time left than that or a key without an expiry.
 	CommandsWatch = node.Watch
 )
 

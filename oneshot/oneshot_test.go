@@ -158,6 +158,23 @@ func TestExtendDoesNotShorten(t *testing.T) {
 	})
 }
 
+// A key that somebody has made persistent expires again once its holder has extended it, whatever the commands.
+func TestExtensionEndsAPersistentKey(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, w way, binary string) {
+		s := w.site(t, locktest.SharedOf(t, binary, 1))
+		again(t, func(t *testing.T, name string) {
+			client := s.open(t)
+			is(t, true)(client.Take(t.Context(), name, "x", 10*time.Second))
+			locktest.Do(t, s.nodes[0], "PERSIST", name)
+			is(t, true)(client.Extend(t.Context(), name, "x", 10*time.Second))
+			if left := locktest.Remaining(t, s.nodes[0], name); left <= 0 {
+				t.Errorf("the key expires in %v", left)
+			}
+		})
+	})
+}
+
 // Users who may run no script: commands where the quarantine is off, an error that
 // says so where it is on.
 func TestOneShotWithoutScripts(t *testing.T) {

@@ -137,7 +137,13 @@ func (n *Node) Prolong(ctx context.Context, way Way, r vote.Extend) vote.Answer 
 			if err := n.agrees(ctx); err != nil {
 				return failure(err)
 			}
-			return n.ifOurs(ctx, r.Key, r.ID, n.inFlight.votes, "PEXPIRE", r.Key, ttl, "GT")
+			a, set := n.ifOurs(ctx, r.Key, r.ID, n.inFlight.votes, "PEXPIRE", r.Key, ttl, "GT")
+			if a.Verdict == vote.Granted && set.Int == 0 {
+				// The key has more time left, or somebody has made it persistent: then it expires again,
+				// when prolong.lua would have it expire.
+				a, _ = n.ifOurs(ctx, r.Key, r.ID, n.inFlight.votes, "PEXPIRE", r.Key, n.counterTTL, "NX")
+			}
+			return a
 		}},
 	)
 }
@@ -168,7 +174,10 @@ func (n *Node) drop(ctx context.Context, way Way, r vote.Release) vote.Answer {
 			// Valkey 8.1 has no deletion that compares: the shortest expiry serves as one.
 			return done(n.deletion(ctx, "SET", r.Key, r.ID, "IFEQ", r.ID, "PX", "1"))
 		}},
-		means{Watch, "WATCH", func() vote.Answer { return n.ifOurs(ctx, r.Key, r.ID, n.inFlight.releases, "DEL", r.Key) }},
+		means{Watch, "WATCH", func() vote.Answer {
+			a, _ := n.ifOurs(ctx, r.Key, r.ID, n.inFlight.releases, "DEL", r.Key)
+			return a
+		}},
 	)
 }
 
@@ -254,43 +263,44 @@ func (n *Node) deletion(ctx context.Context, args ...string) (driver.Reply, erro
 	return reply, n.ended(ctx, n.inFlight, n.inFlight.releases, err)
 }
 
-// ifOurs runs a command in a transaction if the key is held under id. That has a connection of its own and
-// may overtake the command that sets the key: what it has not found is looked for behind that command.
-func (n *Node) ifOurs(ctx context.Context, key, id string, taken slots, command ...string) vote.Answer {
+// ifOurs runs a command in a transaction if the key is held under id, and also returns the command's reply. A
+// transaction has a connection of its own and may overtake the command that sets the key: what it has not
+// found is looked for behind that command.
+func (n *Node) ifOurs(ctx context.Context, key, id string, taken slots, command ...string) (vote.Answer, driver.Reply) {
 	for looked := false; ; looked = true {
-		a := n.transaction(ctx, key, id, taken, command)
+		a, reply := n.transaction(ctx, key, id, taken, command)
 		if looked || a.Verdict != vote.NotOurs && a.Verdict != vote.Held || len(n.votes.Load().votes) == 0 {
-			return a
+			return a, reply
 		}
 		if _, err := n.command(ctx, "GET", key); err != nil {
-			return failure(err)
+			return failure(err), driver.Reply{}
 		}
 	}
 }
 
 // transaction makes one try of ifOurs.
-func (n *Node) transaction(ctx context.Context, key, id string, taken slots, command []string) vote.Answer {
+func (n *Node) transaction(ctx context.Context, key, id string, taken slots, command []string) (a vote.Answer, reply driver.Reply) {
 	comparer, ok := n.conn.(driver.Comparer)
 	if !ok {
-		return vote.Answer{Verdict: vote.Refused, Err: errNoTransaction}
+		return vote.Answer{Verdict: vote.Refused, Err: errNoTransaction}, reply
 	}
 	if err := n.Connect(ctx); err != nil {
-		return failure(err)
+		return failure(err), reply
 	}
 	if err := taken.take(ctx); err != nil {
-		return failure(err)
+		return failure(err), reply
 	}
 	defer taken.free()
-	found, _, err := comparer.IfEqual(ctx, key, id, command...)
+	found, reply, err := comparer.IfEqual(ctx, key, id, command...)
 	switch {
 	case err != nil:
-		return failure(err)
+		return failure(err), reply
 	case found.Kind == driver.Null:
-		return vote.Answer{Verdict: vote.NotOurs}
+		return vote.Answer{Verdict: vote.NotOurs}, reply
 	case found.Text != id:
-		return vote.Answer{Verdict: vote.Held, Holder: vote.HolderIn(found.Text)}
+		return vote.Answer{Verdict: vote.Held, Holder: vote.HolderIn(found.Text)}, reply
 	}
-	return vote.Answer{Verdict: vote.Granted} // also if PEXPIRE GT answers 0, as the key has more time left
+	return vote.Answer{Verdict: vote.Granted}, reply
 }
 
 // done converts the reply of a command that compares to an Answer.
