@@ -71,6 +71,9 @@ func (l *Lock) Err() error {
 	if held && l.client.clock.Now().Reached(l.lostAt()) {
 		return l.lose(l.ranOut())
 	}
+	if held && l.lease.Impossible() { // nobody may have waited for the answers that say so
+		return l.lose(errImpossible)
+	}
 	return why
 }
 

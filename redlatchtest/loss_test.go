@@ -98,3 +98,26 @@ func TestPermitIsLost(t *testing.T) {
 		}
 	})
 }
+
+// The node says that it does not hold the lock any more to an extension whose caller has left. Whoever looks then finds the
+// lock lost.
+func TestLossThatNobodyWaitedFor(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		locks := New(t, redlatch.Config{NodeTimeout: time.Second})
+		lock, err := locks.TryLock(t.Context(), "a", redlatch.WithTTL(30*time.Second), redlatch.WithoutRenewal())
+		if err != nil {
+			t.Fatal(err)
+		}
+		locks.server.node.Delete("a", locks.server.node.Keys()["a"].Holder, "a")
+		locks.Delay(100 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if err := lock.Extend(ctx, 30*time.Second); !errors.Is(err, context.DeadlineExceeded) || lock.Err() != nil {
+			t.Fatalf("extended: %v; the lock: %v", err, lock.Err())
+		}
+		time.Sleep(100 * time.Millisecond)
+		if err := lock.Err(); !errors.Is(err, redlatch.ErrLost) || !errors.Is(context.Cause(lock.Context()), redlatch.ErrLost) {
+			t.Errorf("the lock: %v; its context: %v", err, context.Cause(lock.Context()))
+		}
+	})
+}
