@@ -203,7 +203,7 @@ func (k *keys) repairStep(round *roundContext, i int, request vote.Extend) {
 	// rule: repair-after-quorum
 	due := k.confirmed == round && s.missing && !s.busy && !k.over() && !k.engine.clock.Now().Reached(k.until)
 	if due {
-		s.busy = true
+		s.busy, s.gone = true, false // it may have the key from now on
 	}
 	k.mu.Unlock()
 	if !due {
@@ -214,10 +214,8 @@ func (k *keys) repairStep(round *roundContext, i int, request vote.Extend) {
 	a := k.engine.voters[i].Repair(own, request)
 	own.unlimit()
 	k.leave(i, func(s *nodeState) {
-		s.ours = a.MayHold()
-		if s.ours {
-			s.gone = false // if no answer came, the next round finds out
-		}
+		s.ours = a.MayHold() // if no answer came, the next round finds out
+		s.gone = !s.ours
 		if a.Verdict == vote.Granted {
 			s.missing = false
 		}

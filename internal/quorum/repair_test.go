@@ -159,6 +159,35 @@ func (s stalling) Repair(ctx context.Context, r vote.Extend) vote.Answer {
 	return s.server.Repair(ctx, r)
 }
 
+// While a node is given the key back it may have it: it counts with those that have said so until it has answered.
+func TestNodeThatIsBeingRepairedIsNotGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := servers(t, 3)
+		slow := stalling{nodes[0], make(chan struct{}), make(chan struct{})}
+		e := New([]Voter{slow, nodes[1], nodes[2]}, newBubbleClock(), stepTime)
+		defer e.Close()
+		lease := acquired(t, e, "mine")
+		rest()
+		nodes[0].put("", 0)
+		if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Extended {
+			t.Fatalf("%v", end)
+		}
+		<-slow.begun
+		nodes[1].put("theirs", 0)
+		if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Missed || lease.Impossible() {
+			t.Errorf("%v, impossible %t, before the node has answered the repair", end, lease.Impossible())
+		}
+		close(slow.let)
+		rest()
+		if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Extended || lease.Impossible() {
+			t.Errorf("%v, impossible %t, with the records %q", end, lease.Impossible(), records(nodes))
+		}
+		lease.Release()
+		rest()
+	})
+}
+
 // A release follows a repair that is under way, though it was not sent yet: else the key would come back.
 func TestReleaseFollowsTheRepair(t *testing.T) {
 	t.Parallel()
