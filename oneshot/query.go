@@ -12,10 +12,11 @@ import (
 )
 
 // Query returns the id under which the lock name is held, as far as a quorum of nodes tells, and
-// for how long it stays held at least, unless it is extended or released. A negative ttl means that
-// it has no expiry. An empty id means that nobody holds the lock, which may have changed when the
-// caller reads it; but with a ttl other than 0 it is that of a foreign program's key without a value,
-// which is in the way of everybody.
+// for how long, counted from the call, it stays held at least, unless it is extended or released: the
+// time that the answers take is not taken off. A negative ttl means that it has no expiry. An empty id
+// means that nobody holds the lock, which may have changed when the caller reads it; but with a ttl
+// other than 0 it is that of a foreign program's key without a value, which is in the way of
+// everybody.
 //
 // It changes nothing. It waits for as many nodes as it takes to tell, for a few NodeTimeouts at
 // most, or for ctx. Errors are those of Take. Nodes that are not admitted are asked as well.
@@ -32,8 +33,8 @@ type Holding struct {
 	// Holder is who has the lock on a quorum of nodes; its ID is empty when nobody has, and, with a Left
 	// other than 0, when a foreign program's key without a value is in the way.
 	Holder redlatch.Holder
-	// Left is for how long a quorum keeps it at least, unless it is extended or released; negative
-	// means for ever.
+	// Left is for how long, counted from the call, a quorum keeps it at least, unless it is extended or
+	// released; negative means for ever.
 	Left time.Duration
 	// Nodes has one answer for each configured node, in their order: VoteHeld, or VoteNotOurs where
 	// there is no key.
