@@ -62,6 +62,8 @@ type outcome struct {
 	hints []string
 	// signal is the signal that COMMAND died of, or that ended the command.
 	signal syscall.Signal
+	// interrupted: while COMMAND ran, a signal came that ends the hold of --min-hold.
+	interrupted bool
 	// abrupt: the process ends at once, without a clean-up.
 	abrupt bool
 	// released: a quorum of the nodes, or all nodes that have answered, have nothing

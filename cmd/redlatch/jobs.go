@@ -14,6 +14,7 @@ import (
 
 // forward passes a signal on to COMMAND, unless COMMAND has got it, too.
 func (s *supervisor) forward(sig os.Signal) {
+	s.interrupted = s.interrupted || stops(sig)
 	switch {
 	case sig == syscall.SIGCONT:
 		s.resume()

@@ -41,6 +41,8 @@ type supervisor struct {
 	left           found
 	// alone: this process has killed the guards, and waits for COMMAND in their place.
 	alone bool
+	// interrupted: a signal has come that ends the hold of --min-hold.
+	interrupted bool
 	// refused are the processes about which sayRefused has warned.
 	refused map[int]bool
 }
@@ -85,7 +87,9 @@ func supervise(r *runCmd, lock *redlatch.Lock, child *child, sigs signals, out *
 	if lost || s.ending == lockLost || child.guards.shared.expired.Load() {
 		return &outcome{code: exitLost}, true
 	}
-	return s.result(), false
+	end = s.result()
+	end.interrupted = s.interrupted
+	return end, false
 }
 
 // result is the outcome of a COMMAND that ended while the lock was held.
