@@ -298,7 +298,8 @@ func answers(nodes []redlatch.NodeAnswer) []string {
 			said += fmt.Sprintf(" (%s, expires in %s)", printable.Text(node.Holder.Label), short(node.Left))
 		}
 		if node.Err != nil {
-			said += ": " + strings.TrimPrefix(withoutScript(node.Err.Error()), redlatch.VoteNotSent.String()+": ")
+			why := strings.TrimPrefix(withoutScript(node.Err.Error()), redlatch.VoteNotSent.String()+": ")
+			said += ": " + strings.ReplaceAll(why, "\n", "; ") // an error may have several reasons, a line each
 		}
 		lines[i] = node.Node + ": " + said
 	}
