@@ -166,8 +166,8 @@ func (a *admitCmd) failure(err error) *outcome {
 		end.hints = []string{"to wait longer for it, give --node-timeout D"}
 	case disagrees(err):
 		end.hints = []string{a.setHint()}
-	case unknownUser(err):
-		end.hints = []string{passwordHint}
+	case remedy(err) != "":
+		end.hints = []string{remedy(err)}
 	case end.code == exitUsage:
 		end.hints = []string{"name one of --nodes, by its URL or as redlatch shows it"}
 	}

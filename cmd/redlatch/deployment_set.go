@@ -201,9 +201,7 @@ func (s *deploymentSetCmd) end(p *plan, failed []error, out *printer) error {
 			}
 		}
 	}
-	if lacksPassword(p.reports) {
-		end.hints = []string{passwordHint}
-	}
+	end.hints = remedies(append(errorsOf(p.reports), failed...)...)
 	first := "when these nodes can be reached"
 	if end.code != exitNoQuorum {
 		first = "when what the nodes refuse is mended"

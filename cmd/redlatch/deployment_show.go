@@ -110,8 +110,8 @@ func (s *deploymentShowCmd) text(cfg redlatch.Config, reports []doctor.Report, c
 		fmt.Fprintln(&text, s.differenceText(reports))
 	default:
 		fmt.Fprintln(&text, "too few nodes answered to tell")
-		if lacksPassword(reports) {
-			fmt.Fprintln(&text, passwordHint)
+		for _, hint := range remedies(errorsOf(reports)...) {
+			fmt.Fprintln(&text, hint)
 		}
 	}
 	return text.String()

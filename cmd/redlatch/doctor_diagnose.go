@@ -59,11 +59,8 @@ func (d *doctorCmd) diagnose(reports []doctor.Report) findings {
 	return f
 }
 
-func (d *doctorCmd) diagnoseUnreached(f *findings, node doctor.Report, remedy string) {
-	if unknownUser(node.Err) {
-		remedy = passwordHint
-	}
-	f.add(warning, node.Node, "it cannot be examined: "+strings.TrimPrefix(words(node.Err), "not sent: "), remedy)
+func (d *doctorCmd) diagnoseUnreached(f *findings, node doctor.Report, otherwise string) {
+	f.add(warning, node.Node, "it cannot be examined: "+strings.TrimPrefix(words(node.Err), "not sent: "), cmp.Or(remedy(node.Err), otherwise))
 }
 
 // diagnoseSet looks at the nodes together.

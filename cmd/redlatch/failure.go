@@ -1,9 +1,11 @@
 package main
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch"
@@ -88,9 +90,11 @@ func (c *connection) hints(quorum *redlatch.QuorumError) []string {
 	if slices.ContainsFunc(quorum.Nodes, func(node redlatch.NodeAnswer) bool { return disagrees(node.Err) }) {
 		hints = append(hints, c.setHint())
 	}
-	if slices.ContainsFunc(quorum.Nodes, func(node redlatch.NodeAnswer) bool { return unknownUser(node.Err) }) {
-		hints = append(hints, passwordHint)
+	errs := make([]error, len(quorum.Nodes))
+	for i, node := range quorum.Nodes {
+		errs[i] = node.Err
 	}
+	hints = append(hints, remedies(errs...)...)
 	switch out := notAdmitted(quorum); len(out) {
 	case 0:
 	case 1:
@@ -104,15 +108,45 @@ func (c *connection) hints(quorum *redlatch.QuorumError) []string {
 // passwordHint is the remedy for a missing or wrong password.
 const passwordHint = "write redis://USER:PASSWORD@HOST:PORT, or give the password with --password-file or REDLATCH_PASSWORD; one that Sentinels ask for is sentinel_password in the URL"
 
-// unknownUser reports whether a server asks for a password, or for another one.
-func unknownUser(err error) bool {
+// permissionHint is the remedy if the user may not do something.
+const permissionHint = "redlatch doctor lists what the user may not do"
+
+// certificateHint is the remedy if the server's certificate is refused here.
+const certificateHint = "the certificate must be for the host in the URL and not have expired; --ca names the file with the CA that signed it, if that is none of the system's"
+
+// remedy is what to do about the error of a node, or "" if nobody knows more than its text says.
+func remedy(err error) string {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return certificateHint
+	}
 	refusal, ok := errors.AsType[*driver.ServerError](err)
-	return ok && (refusal.Code() == "NOAUTH" || refusal.Code() == "WRONGPASS")
+	switch {
+	case !ok:
+	case refusal.Code() == "NOAUTH", refusal.Code() == "WRONGPASS":
+		return passwordHint
+	case refusal.Code() == "NOPERM" && !strings.Contains(err.Error(), "redlatch doctor"):
+		return permissionHint
+	}
+	return ""
 }
 
-// lacksPassword reports whether a node is one of these servers.
-func lacksPassword(nodes []doctor.Report) bool {
-	return slices.ContainsFunc(nodes, func(node doctor.Report) bool { return unknownUser(node.Err) })
+// remedies returns the remedy for each of the errors, each once.
+func remedies(errs ...error) (hints []string) {
+	for _, err := range errs {
+		if hint := remedy(err); hint != "" && !slices.Contains(hints, hint) {
+			hints = append(hints, hint)
+		}
+	}
+	return hints
+}
+
+// errorsOf returns the errors of the nodes that could not be examined.
+func errorsOf(nodes []doctor.Report) []error {
+	errs := make([]error, len(nodes))
+	for i, node := range nodes {
+		errs[i] = node.Err
+	}
+	return errs
 }
 
 // noLock begins the advice to vouch for nodes. It is right whatever the nodes may have forgotten the locks

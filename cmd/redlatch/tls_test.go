@@ -62,6 +62,9 @@ func TestCertificates(t *testing.T) {
 			if strings.Contains(text, "Config") || c.name == "no certificate of ours" && !strings.Contains(text, "--cert") {
 				t.Errorf("%q, %s:\n%s", command, c.name, text)
 			}
+			if c.name == "none whom we trust" && !slices.Contains(command, "--json") && !strings.Contains(text, "--ca") {
+				t.Errorf("%q, %s: no remedy:\n%s", command, c.name, text)
+			}
 		}
 	}
 }
