@@ -94,6 +94,15 @@ func (s *deploymentSetCmd) Run(out *printer) error {
 		p.done = append(p.done, node.Node)
 		out.say("%s has %s", node.Node, settingsOf(cfg))
 	}
+	if p.wasOff && len(p.done) > 0 {
+		after, err := examine(cfg)
+		if err != nil {
+			return err
+		}
+		for _, node := range after {
+			p.quarantine = max(p.quarantine, node.Left)
+		}
+	}
 	return s.end(p, failed, out)
 }
 
@@ -112,8 +121,9 @@ type plan struct {
 	// quarantine is how long the changed nodes do not vote.
 	quarantine time.Duration
 	// otherSet: a node has recorded another set of nodes. lost: a node has a record that
-	// cannot be read.
-	otherSet, lost bool
+	// cannot be read. wasOff: a node has recorded that there is no quarantine, and does not say
+	// how much is left of an earlier one.
+	otherSet, lost, wasOff bool
 }
 
 func (s *deploymentSetCmd) plan(cfg redlatch.Config, reports []doctor.Report) *plan {
@@ -123,6 +133,7 @@ func (s *deploymentSetCmd) plan(cfg redlatch.Config, reports []doctor.Report) *p
 		if r := node.Recorded; r != nil {
 			p.quarantine = max(p.quarantine, recordedSettings(r).quarantine(), r.Left)
 			p.otherSet = p.otherSet || !slices.Equal(r.Nodes, names)
+			p.wasOff = p.wasOff || r.NoQuarantine && !cfg.NoQuarantine
 		}
 		p.quarantine = max(p.quarantine, node.Left)
 		p.lost = p.lost || node.Unreadable != nil
@@ -156,9 +167,12 @@ func (p *plan) lines() []string {
 		lines = append(lines, "a record cannot be read, so nobody knows the longest TTL so far: if it was longer than this --max-ttl, answer no, and wait for that long first")
 	}
 	lines = append(lines, "locks that are held now are not extended any more, and end with their TTL")
-	if p.cfg.NoQuarantine {
+	switch {
+	case p.cfg.NoQuarantine:
 		lines = append(lines, "the nodes vote at once, because --no-quarantine is given")
-	} else {
+	case p.wasOff:
+		lines = append(lines, fmt.Sprintf("the changed nodes do not vote for %s, or for as long as is left of an earlier quarantine: nobody gets a new lock until a majority votes", short(p.quarantine)))
+	default:
 		lines = append(lines, fmt.Sprintf("the changed nodes do not vote for %s, the longer quarantine of the old and the new settings: nobody gets a new lock until a majority votes", short(p.quarantine)))
 	}
 	lines = append(lines, "clients with the old settings are refused from then on: restart them with the new ones")
