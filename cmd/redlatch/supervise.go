@@ -217,9 +217,11 @@ func (s *supervisor) end(why reason, killAt time.Time) {
 	if first || killAt.Before(s.killAt) {
 		s.killAt = killAt
 	}
-	if left := time.Until(s.killAt); left <= 0 {
+	left := time.Until(s.killAt)
+	switch {
+	case left <= 0 && s.killed.IsZero():
 		s.out.say("killing COMMAND")
-	} else if first {
+	case left > 0 && first:
 		s.out.say("ending COMMAND: SIGTERM, and SIGKILL in %v", short(left))
 		s.child.signal(syscall.SIGTERM)
 		s.child.signal(syscall.SIGCONT) // a stopped process would not get the SIGTERM
