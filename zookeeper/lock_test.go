@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -150,6 +151,39 @@ func TestBothPlacesAreLeft(t *testing.T) {
 	}
 	enginetest.Await(t, "it has left", func() bool { return len(places()) == 0 })
 	enginetest.Unlock(t, held)
+}
+
+// A waiter whose lock somebody has deleted, with all places in its queue, has none to leave, and asks for nothing any more.
+func TestNoPlaceIsLeft(t *testing.T) { // alone, because it looks at what the process does
+	e := common(t)
+	ensemble := zookeeper.Ensemble{Servers: e.Addrs(), Root: enginetest.Root(t)}
+	enginetest.Lock(t, open(t, enginetest.Patient, ensemble), "name")
+	out := enginetest.LockIn(t, open(t, enginetest.Patient, ensemble), "name")
+	conn := connect(t, e)
+	enginetest.Await(t, "all is deleted at once", func() bool {
+		if _, err := conn.Sync(ensemble.Root); err != nil {
+			t.Fatal(err)
+		}
+		var all []any
+		for _, path := range []string{ensemble.Root + "/lock:name", ensemble.Root} {
+			children, _, err := conn.Children(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, child := range children {
+				all = append(all, &zk.DeleteRequest{Path: path + "/" + child, Version: -1})
+			}
+		}
+		_, err := conn.Multi(append(all, &zk.DeleteRequest{Path: ensemble.Root, Version: -1})...)
+		return err == nil
+	})
+	if got := <-out; !errors.Is(got.Err, redlatch.ErrRefused) {
+		t.Error(got.Err)
+	}
+	stacks := make([]byte, 1<<20)
+	enginetest.Await(t, "it has left", func() bool {
+		return !strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "zookeeper.(*store).Leave")
+	})
 }
 
 // A lease that nobody extends is taken over, whatever its session does, and not before it has been

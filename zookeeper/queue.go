@@ -149,7 +149,7 @@ func (s *store) Leave(ctx context.Context, key, name string) {
 			if err == nil {
 				c, err = s.contents(s.life, p)
 			}
-			if errors.Is(err, errForeign) { // which is not about the places
+			if errors.Is(err, errForeign) || errors.Is(err, zk.ErrNoNode) { // which is not about the places, or says that there are none
 				err = nil
 			}
 			for _, w := range c.waiters {
