@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -31,6 +32,8 @@ type store struct {
 	observed *observations
 	guesses  guesses
 	watches  ensemble.Watches
+	// stream is the number of the stream that watches share: there is another after a failure.
+	stream atomic.Int64
 
 	// base is added to each token, and root is the revision at which the base was stored. Both are
 	// set before there is an etcd lease.

@@ -1,6 +1,7 @@
 package etcd_test
 
 import (
+	"context"
 	"errors"
 	"net/url"
 	"strings"
@@ -44,6 +45,7 @@ func TestUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("token is forgotten", func(t *testing.T) { tokenIsForgotten(t, c, prefix) })
+	t.Run("watch is refused", func(t *testing.T) { watchIsRefused(t, c, prefix) })
 	t.Run("release is refused", func(t *testing.T) { releaseIsRefused(t, c, prefix) })
 	mine := open(t, enginetest.Patient, etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix, User: "me", Password: "secret"})
 	enginetest.Unlock(t, enginetest.Lock(t, mine, "name"))
@@ -86,6 +88,34 @@ func tokenIsForgotten(t *testing.T, c *ensembletest.Etcd, prefix string) {
 	enginetest.Unlock(t, enginetest.Lock(t, locks, "new"))
 	enginetest.Extend(t, held)
 	enginetest.Unlock(t, held)
+}
+
+// watchIsRefused has the servers forget that token while a watch goes on: those that begin afterwards are not refused because of it.
+func watchIsRefused(t *testing.T, c *ensembletest.Etcd, prefix string) {
+	admin := dialRoot(t, c)
+	defer admin.Close()
+	cluster := etcd.Cluster{Endpoints: c.Addrs(), Prefix: prefix, User: "me", Password: "secret"}
+	holder, watcher := open(t, enginetest.Patient, cluster), open(t, enginetest.Patient, cluster)
+	first, second := enginetest.Lock(t, holder, "first"), enginetest.Lock(t, holder, "second")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	watch := func(name string) {
+		t.Helper()
+		go func() {
+			for range watcher.Observe(ctx, name) {
+			}
+		}()
+	}
+	watch("first")
+	enginetest.Await(t, "one watches", func() bool { return c.Watchers() == 1 })
+	if _, err := admin.UserChangePassword(t.Context(), "me", "secret"); err != nil {
+		t.Fatal(err)
+	}
+	watch("second")
+	enginetest.Await(t, "both watch", func() bool { return c.Watchers() == 2 })
+	cancel()
+	enginetest.Unlock(t, first)
+	enginetest.Unlock(t, second)
 }
 
 // releaseIsRefused takes away a user's rights on a lock that one of its clients holds and another waits for, and on one that was

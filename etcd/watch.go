@@ -2,8 +2,10 @@ package etcd
 
 import (
 	"context"
+	"strconv"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
 )
 
 // sight is a key as it was at a revision: it was last written at the revision written, or was not there
@@ -43,9 +45,13 @@ func (s *store) awaitChange(ctx context.Context, seen sight) bool {
 	// A member that has lost its leader says so.
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
+	// Watches share a stream, and servers of version 3.4 refuse all new ones once they have forgotten the token that it began with.
+	stream := s.stream.Load()
+	ctx = metadata.AppendToOutgoingContext(ctx, "redlatch-stream", strconv.FormatInt(stream, 10))
 	for r := range s.client.Watch(ctx, seen.key, clientv3.WithCreatedNotify()) {
 		switch {
 		case r.Err() != nil:
+			s.stream.CompareAndSwap(stream, stream+1)
 			return false
 		case len(r.Events) > 0:
 			return true

@@ -3,6 +3,7 @@ package ensembletest
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -99,6 +100,27 @@ func (s *EtcdServer) leads() bool {
 	}
 	err = json.NewDecoder(reply.Body).Decode(&status)
 	return err == nil && status.Leader != "" && status.Leader == status.Header.Member
+}
+
+// Watchers is how many watches the servers have.
+func (c *Etcd) Watchers() (n int) {
+	c.t.Helper()
+	for _, s := range c.All {
+		reply, err := web.Get("http://" + s.Addr() + "/metrics")
+		if err != nil {
+			c.t.Fatalf("%v", err)
+		}
+		text, err := io.ReadAll(reply.Body)
+		reply.Body.Close()
+		_, after, found := strings.Cut(string(text), "\netcd_debugging_mvcc_watcher_total ")
+		if err != nil || !found {
+			c.t.Fatalf("%v: %.100q", err, text)
+		}
+		one := 0
+		fmt.Sscan(after, &one)
+		n += one
+	}
+	return n
 }
 
 // AwaitServing waits until all servers that run answer for a majority.
