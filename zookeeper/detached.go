@@ -127,7 +127,7 @@ func (s *store) keeps(ttl time.Duration) (vote.Answer, bool) {
 func notAsked(err error) vote.Answer { return ensemble.NotAsked(answer(err)) }
 
 // expire deletes a lease of this session, at the version at which nobody has extended it. It also
-// reports true if the lease is not there or not in this session.
+// reports true if the lease is not there, not in this session, or refused.
 func (s *store) expire(key, id string, over func() bool) bool {
 	if s.await(s.life) != nil {
 		return false
@@ -135,16 +135,18 @@ func (s *store) expire(key, id string, over func() bool) bool {
 	p := placeOf(s.root, key)
 	c, err := s.contents(s.life, p)
 	if err != nil || c.holder != id {
-		return err == nil || errors.Is(err, zk.ErrNoNode)
+		return err == nil || errors.Is(err, zk.ErrNoNode) || refused(err)
 	}
 	_, stat, err := s.get(s.life, p.lease(id), false)
 	if err != nil || stat.EphemeralOwner != s.conn.SessionID() {
-		return err == nil || errors.Is(err, zk.ErrNoNode)
+		return err == nil || errors.Is(err, zk.ErrNoNode) || refused(err)
 	}
 	if !over() {
 		return false
 	}
 	ops := append(p.unmoved(c), &zk.DeleteRequest{Path: p.lease(id), Version: stat.Version}, &zk.DeleteRequest{Path: p.held(), Version: -1})
 	_, err = do(s.life, s.session, id, func() ([]zk.MultiResponse, error) { return s.conn.Multi(ops...) })
-	return err == nil
+	return err == nil || refused(err)
 }
+
+func refused(err error) bool { return answer(err).Verdict == vote.Refused }

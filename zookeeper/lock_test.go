@@ -3,6 +3,7 @@ package zookeeper_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"runtime"
 	"strconv"
@@ -113,6 +114,41 @@ func TestPartIsDeleted(t *testing.T) {
 	})
 }
 
+// The end of a detached lock is asked for once where the servers refuse it, or a part of the lock is missing.
+func TestEndOfDetachedIsRefused(t *testing.T) { // alone, because it looks at what the process does
+	e := common(t)
+	conn := connect(t, e)
+	for name, harm := range map[string]func(place string) error{
+		"it may not delete": func(place string) error {
+			_, err := conn.SetACL(place, zk.WorldACL(zk.PermRead|zk.PermAdmin), -1)
+			return err
+		},
+		"a part is deleted": func(place string) error { return conn.Delete(place+"/held", -1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ensemble := zookeeper.Ensemble{Servers: e.Addrs(), Root: enginetest.Root(t)}
+			lock := enginetest.Lock(t, open(t, enginetest.Config, ensemble), "name")
+			if err := harm(ensemble.Root + "/lock:name"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := lock.Detach(); err != nil {
+				t.Fatal(err)
+			}
+			asks(t, true, "ensemble.Expiry")
+			asks(t, false, "ensemble.Expiry")
+		})
+	}
+}
+
+// asks waits until a goroutine is, or none is, in what the text names.
+func asks(t *testing.T, want bool, what string) {
+	t.Helper()
+	stacks := make([]byte, 1<<20)
+	enginetest.Await(t, fmt.Sprintf("%s: %v", what, want), func() bool {
+		return want == strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), what)
+	})
+}
+
 // A waiter whose request for a place was executed twice leaves both.
 func TestBothPlacesAreLeft(t *testing.T) {
 	t.Parallel()
@@ -180,10 +216,7 @@ func TestNoPlaceIsLeft(t *testing.T) { // alone, because it looks at what the pr
 	if got := <-out; !errors.Is(got.Err, redlatch.ErrRefused) {
 		t.Error(got.Err)
 	}
-	stacks := make([]byte, 1<<20)
-	enginetest.Await(t, "it has left", func() bool {
-		return !strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "zookeeper.(*store).Leave")
-	})
+	asks(t, false, "zookeeper.(*store).Leave")
 }
 
 // A lease that nobody extends is taken over, whatever its session does, and not before it has been
