@@ -89,6 +89,9 @@ func (n *Node) enqueue(keys, args []string, now instant) driver.Reply {
 			ticket = l.placeOf(now)
 		}
 	}
+	if ticket > uint64(now.us+1000*patience) {
+		ticket = uint64(now.us)
+	}
 	l.enqueue(waiter, ticket, now)
 	numbered := text(strconv.FormatUint(ticket, 10))
 	holder := l

@@ -28,6 +28,10 @@ end
 if ticket == '0' then
   ticket = redis.call('ZSCORE', queue, waiter) or reads(waiter) and placeOf(queue, seen[1]) or microseconds
 end
+if tonumber(ticket) > microseconds + 1000 * PATIENCE then
+  -- This clock was set back, or the ticket is by another node's. All who come until then would be ahead.
+  ticket = microseconds
+end
 ticket = string.format('%.0f', tonumber(ticket))
 enqueue(key, next, waiter, ticket, now)
 local holder, left = held(key, seen[1], ARGV[5])

@@ -256,7 +256,7 @@ func (s *twoServers) step() {
 	case 6:
 		s.vote([]string{key, side("token", key), admission}, script.Extend, s.id(), s.ttl(), strconv.FormatInt(s.proposed(), 10), endless, pick(s, s.expected(), "other"))
 	case 7, 8, 9:
-		s.vote([]string{key, admission, side("next", key)}, script.Enqueue, s.waiter(), pick(s, "0", "0", "1764000000000000"), pick(s, s.expected(), s.expected(), ""))
+		s.vote([]string{key, admission, side("next", key)}, script.Enqueue, s.waiter(), pick(s, "0", "0", "1764000000000000", "1764000060000000"), pick(s, s.expected(), s.expected(), ""))
 	case 10:
 		s.batch()
 	case 11:
