@@ -47,14 +47,25 @@ func (k *keys) collectTransferred(offered bool) []vote.Answer {
 	return answers
 }
 
-// arbiter returns the node that keeps the wait queue for the lock, if others may wait there; else -1.
+// arbiter returns the node that keeps the wait queue for the lock, if others may wait there; else -1. It is
+// also -1 where others wait on several nodes, as clients do that cannot reach the same: each of these nodes is
+// to wake up its first, as those who wait on one of them would otherwise have the lock in turns for ever.
 func (k *keys) arbiter() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if ticket := k.request.Ticket; ticket.Waiter != "" && k.nodes[ticket.Node].busy {
-		return ticket.Node // where the attempt had its ticket
+	arbiter := -1
+	for i, s := range k.nodes {
+		// Where the attempt had its ticket, there may be others until the node has answered.
+		unheard := s.busy && k.request.Ticket.Waiter != "" && k.request.Ticket.Node == i
+		if !s.waiting && !unheard {
+			continue
+		}
+		if arbiter >= 0 {
+			return -1
+		}
+		arbiter = i
 	}
-	return slices.IndexFunc(k.nodes, func(s nodeState) bool { return s.waiting })
+	return arbiter
 }
 
 // sorting has the nodes on which no step is under way, while it is open whether their keys are
