@@ -108,8 +108,8 @@ func (k *Lock) tick() {
 // for ctx. Old locks are not renewed in the background.
 //
 // Errors: redlatch.ErrLost or redlatch.ErrReleased when the lock was not held any more;
-// redlatch.ErrRefused, redlatch.ErrNoQuorum or ctx's cause when the server did not extend it or did
-// not answer: then the lock is held for as long as before.
+// redlatch.ErrRefused, redlatch.ErrNoQuorum, redlatch.ErrClosed or ctx's cause when the server did not
+// extend it or did not answer: then the lock is held for as long as before.
 func (k *Lock) Extend(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -156,8 +156,8 @@ func (k *Lock) enter(ctx context.Context) error {
 // most, whether or not ctx is done. ctx only gives its values, and may be nil.
 //
 // Errors: redlatch.ErrLost when the lock was not held any more; redlatch.ErrReleased when it was
-// released before; redlatch.ErrNoQuorum or redlatch.ErrRefused when the server did not delete the
-// key or did not answer: others then wait until the lock expires.
+// released before; redlatch.ErrNoQuorum, redlatch.ErrRefused or redlatch.ErrClosed when the server did
+// not delete the key or did not answer: others then wait until the lock expires.
 func (k *Lock) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		ctx = context.Background() // the lock must not stay because of it

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch"
@@ -51,6 +52,7 @@ type Locker struct {
 	config   Config
 	patience time.Duration // with one command
 	conn     driver.Conn
+	closed   atomic.Bool
 	inFlight chan struct{}
 }
 
@@ -70,6 +72,9 @@ func Open(config Config) (*Locker, error) {
 	if err != nil {
 		return nil, invalid("Config.URL: %w", err)
 	}
+	if options.Cluster {
+		return nil, invalid("Config.URL is that of a Cluster: an old lock is on one server; name that one alone, without cluster")
+	}
 	options.Secure(config.TLS)
 	options.ConnectTimeout = connectPatience
 	conn, err := redisconn.New(options)
@@ -79,8 +84,12 @@ func Open(config Config) (*Locker, error) {
 	return &Locker{config: config, patience: commandPatience, conn: conn, inFlight: make(chan struct{}, maxInFlight)}, nil
 }
 
-// Close closes the connection. Locks that are still held stay until they expire.
-func (l *Locker) Close() { l.conn.Close() }
+// Close closes the connection, and waits for the answers to what was sent. Locks that are still held
+// stay until they expire. All that needs the server fails from now on, with redlatch.ErrClosed.
+func (l *Locker) Close() {
+	l.closed.Store(true)
+	l.conn.Close()
+}
 
 // Lock acquires the lock name, and waits until it holds it or ctx is done. It asks again some ten
 // times a second, as the protocol has nothing better.
@@ -123,9 +132,9 @@ func (l *Locker) lock(ctx, parent context.Context, name string) (*Lock, error) {
 // Errors: redlatch.ErrHeld when another holds it, or when the key has a value that is no time;
 // redlatch.ErrRefused with the server's words; redlatch.ErrInvalid; redlatch.ErrNoQuorum when the
 // server was not reached, did not answer, or said that it cannot do this now, as one that is out of
-// memory; redlatch.ErrLost when this process was stopped for so long that the lock ran out. After
-// ErrNoQuorum the lock may have been set for nobody. It then expires by its timeout, and cannot be
-// removed earlier, because it may be another's.
+// memory; redlatch.ErrClosed after Close; redlatch.ErrLost when this process was stopped for so long
+// that the lock ran out. After ErrNoQuorum, and where Close came meanwhile, the lock may have been set
+// for nobody. It then expires by its timeout, and cannot be removed earlier, because it may be another's.
 func (l *Locker) TryLock(ctx context.Context, name string) (*Lock, error) {
 	if ctx == nil {
 		return nil, errNilContext
@@ -184,8 +193,15 @@ func (l *Locker) do(ctx context.Context, until clock.Instant, args ...string) (d
 	case <-ctx.Done():
 		return driver.Reply{}, driver.NotSent(context.Cause(ctx))
 	}
+	if l.closed.Load() {
+		return driver.Reply{}, redlatch.ErrClosed
+	}
 	reply, err := l.conn.Do(ctx, args...)
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+	switch _, refused := errors.AsType[*driver.ServerError](err); {
+	case err == nil || refused:
+	case l.closed.Load(): // that is why the connection ended
+		err = fmt.Errorf("%w: %w", redlatch.ErrClosed, err)
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		err = context.Cause(ctx)
 	}
 	return reply, err
@@ -201,6 +217,9 @@ func invalid(format string, args ...any) error {
 
 // failed wraps the error of a command in the redlatch error that it amounts to.
 func failed(op, name string, err error) error {
+	if errors.Is(err, redlatch.ErrClosed) {
+		return fmt.Errorf("legacy: %s %q: %w", op, name, err)
+	}
 	kind := redlatch.ErrNoQuorum
 	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && !refusal.Passing() {
 		kind = redlatch.ErrRefused
