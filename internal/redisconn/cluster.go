@@ -82,11 +82,11 @@ func (c *Cluster) Cut() {
 
 // dial connects to a server of the Cluster.
 func (c *Cluster) dial(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
-	conn, err := dial(ctx, c.options.Network, address, dialer, config)
+	conn, presented, err := dial(ctx, c.options.Network, address, dialer, config)
 	if err != nil {
 		return nil, driver.NotSent(err)
 	}
-	w := &watched{Conn: conn, address: address, checker: checker{redirections: &c.redirections, resp2: &c.mute}}
+	w := &watched{Conn: conn, address: address, presented: presented, checker: checker{redirections: &c.redirections, resp2: &c.mute}}
 	w.broke = sync.OnceFunc(func() {
 		if !c.ending.Load() {
 			dropUnsent(conn)

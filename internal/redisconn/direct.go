@@ -178,7 +178,7 @@ func (d *Direct) connect() {
 	defer cancel()
 	generation := d.changes.Load()
 	dialer := net.Dialer{Timeout: d.options.ConnectTimeout, KeepAlive: probeEvery}
-	conn, err := dial(ctx, d.options.Network, d.options.Address, &dialer, d.options.TLS)
+	conn, _, err := dial(ctx, d.options.Network, d.options.Address, &dialer, d.options.TLS)
 	if err != nil {
 		return
 	}

@@ -222,12 +222,12 @@ func (c *Conn) dial(ctx context.Context, o Options, address string, dialer *net.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.life, cancel)()
-	conn, err := dial(ctx, o.Network, address, dialer, config)
+	conn, presented, err := dial(ctx, o.Network, address, dialer, config)
 	if err != nil {
 		return nil, err
 	}
 	c.changes.Add(1)
-	w := &watched{Conn: conn, address: address, heard: func() { c.answered.Store(true) }, checker: checker{resp2: &c.mute}}
+	w := &watched{Conn: conn, address: address, presented: presented, heard: func() { c.answered.Store(true) }, checker: checker{resp2: &c.mute}}
 	w.broke = sync.OnceFunc(func() {
 		c.changes.Add(1)
 		if c.life.Err() == nil {
@@ -271,18 +271,20 @@ func (c *Conn) lost(w *watched) (with []*watched) {
 	return slices.Clone(c.present[at:])
 }
 
-func dial(ctx context.Context, network, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+// dial connects. presented: the server asked for a client certificate, and got one.
+func dial(ctx context.Context, network, address string, dialer *net.Dialer, config *tls.Config) (conn net.Conn, presented bool, err error) {
 	if config == nil {
-		return dialer.DialContext(ctx, network, address)
+		conn, err = dialer.DialContext(ctx, network, address)
+		return conn, false, err
 	}
 	// Those who wait for the connection should learn why there is none before their time is over.
 	ctx, cancel := context.WithTimeout(ctx, dialer.Timeout*9/10)
 	defer cancel()
-	conn, err := (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, network, address)
+	conn, err = (&tls.Dialer{NetDialer: dialer, Config: presenting(config, &presented)}).DialContext(ctx, network, address)
 	if err == context.DeadlineExceeded { // without TLS, or before it, the error is a *net.OpError
 		err = errNoTLS
 	}
-	return conn, err
+	return conn, presented, err
 }
 
 // Connections implements driver.Conn.
@@ -294,6 +296,8 @@ type watched struct {
 	net.Conn
 	address string
 	broke   func()
+	// presented: the server asked for a client certificate, and got one.
+	presented bool
 	// heard, if set, is called when something was read for the first time. answered: it was. Before
 	// that, only what sets up the connection was sent.
 	heard    func()
@@ -318,6 +322,7 @@ func (w *watched) Read(b []byte) (int, error) {
 		if !secure && n == 0 && !w.answered.Load() && (bad != nil || err == io.EOF || errors.Is(err, syscall.ECONNRESET)) {
 			err = fmt.Errorf("%w: %w", errNoRedis, err)
 		}
+		err = w.explained(err)
 		w.broke()
 	} else if !w.answered.Load() {
 		w.answered.Store(true)
@@ -339,6 +344,7 @@ func (w *watched) Write(b []byte) (int, error) {
 		n, err = w.Conn.Write(b)
 	}
 	if err != nil {
+		err = w.explained(err)
 		w.broke()
 	}
 	return n, err
