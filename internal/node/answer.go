@@ -119,7 +119,7 @@ func failure(err error) vote.Answer {
 	refusal, ok := errors.AsType[*driver.ServerError](err)
 	switch {
 	case ok && refusal.Midway():
-		return vote.Answer{Verdict: vote.Unknown, Err: refusal}
+		return vote.Answer{Verdict: vote.Unknown, Err: fmt.Errorf("the hash slot is being moved, and the server ended the script midway: %w", refusal)}
 	case ok && refusal.Passing():
 		return vote.Answer{Verdict: vote.Unavailable, Err: refusal}
 	// What breaks a connection that stands, such as an alert of TLS, is not an answer to what was sent over it.

@@ -165,3 +165,12 @@ func TestStepIsNotSentByItsText(t *testing.T) {
 		}
 	})
 }
+
+// That no reply is known of a script which a Cluster's node ended midway is explained.
+func TestEndedMidway(t *testing.T) {
+	text := "ERR Script attempted to access a non local key in a cluster node script: 3d4d, on @user_script:7."
+	answer := failure(&driver.ServerError{Text: text})
+	if answer.Verdict != vote.Unknown || !strings.Contains(answer.Err.Error(), "is being moved") || !strings.Contains(answer.Err.Error(), text) {
+		t.Errorf("%v: %v", answer.Verdict, answer.Err)
+	}
+}
