@@ -191,6 +191,8 @@ func attachment(client Processor) (hook.Node, error) {
 	switch c := client.(type) {
 	case interface{ Options() *redis.RingOptions }: // a type of the program's may embed a client
 		return hook.Node{}, errors.New("a Ring is several servers that know nothing of each other: give each server's client")
+	case redis.Pipeliner: // also a transaction's; it keeps what it is given until the program sends that
+		return hook.Node{}, errors.New("a Pipeline only collects commands: give the client that it is of")
 	case clusterClient:
 		if c.Options().ReadOnly {
 			return hook.Node{}, errors.New("ClusterOptions.ReadOnly sends commands to replicas, which never vote")

@@ -206,6 +206,13 @@ func TestSentinels(t *testing.T) {
 	defer client.Close()
 	cycle(t, "x", client, client)
 
+	// This one speaks as to a Cluster, and finds none.
+	rcc := redis.NewFailoverClusterClient(&redis.FailoverOptions{MasterName: s.Master, SentinelAddrs: s.Addresses})
+	defer rcc.Close()
+	if _, err := open(t, c, rcc).TryLock(t.Context(), "x"); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "redis.NewFailoverClient") {
+		t.Errorf("a failover cluster client: %v", err)
+	}
+
 	// With the quarantine on it takes a word more.
 	c.NoQuarantine, c.Deployment = false, "accepted"
 	if _, err := goredis.Open(c, rdb); !errors.Is(err, redlatch.ErrInvalid) {
@@ -343,6 +350,8 @@ func TestMisfits(t *testing.T) {
 		{"failover in a type of the program's", redlatch.Config{Nodes: []string{"a"}}, []goredis.Processor{traced{failover}}, "goredis.AnySentinel"},
 		{"failover twice", redlatch.Config{Nodes: []string{"a", "b"}}, []goredis.Processor{goredis.AnySentinel(failover), failover}, "vote twice"},
 		{"ring", redlatch.Config{}, []goredis.Processor{redis.NewRing(&redis.RingOptions{})}, "each server"},
+		{"pipeline", redlatch.Config{Nodes: []string{"a"}}, []goredis.Processor{redis.NewClient(&redis.Options{}).Pipeline()}, "give the client"},
+		{"transaction", redlatch.Config{Nodes: []string{"a"}}, []goredis.Processor{redis.NewClient(&redis.Options{}).TxPipeline()}, "give the client"},
 		{"ring in a type of the program's", redlatch.Config{Nodes: []string{"a"}}, []goredis.Processor{tracedRing{redis.NewRing(&redis.RingOptions{})}}, "each server"},
 		{"read-only Cluster in a type of the program's", redlatch.Config{Nodes: []string{"a"}}, []goredis.Processor{tracedCluster{redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"localhost:1"}, ReadOnly: true})}}, "ClusterOptions.ReadOnly"},
 		{"a Cluster's replicas for readers", redlatch.Config{Nodes: []string{"a"}}, []goredis.Processor{readOnly}, "never vote"},

@@ -240,5 +240,5 @@ func (n *Node) isSlot() bool { return n.options.slotTag != "" }
 // errTopology says what was found, by whether a Cluster was expected.
 var errTopology = map[bool]error{
 	false: errors.New("the server is part of a Cluster: name it with ?cluster at the end of its URL, or with several addresses"),
-	true:  errors.New("the server is not part of a Cluster: name it alone, without ?cluster"),
+	true:  errors.New("the server is not part of a Cluster: name it alone, without ?cluster; over go-redis, give a *redis.Client, as redis.NewFailoverClient returns"),
 }
