@@ -94,7 +94,12 @@ func (c *connection) hints(quorum *redlatch.QuorumError) []string {
 	for i, node := range quorum.Nodes {
 		errs[i] = node.Err
 	}
-	hints = append(hints, remedies(errs...)...)
+	for _, hint := range remedies(errs...) {
+		if hint == permissionHint && quorum.Op == "list" {
+			hint = listHint
+		}
+		hints = append(hints, hint)
+	}
 	switch out := notAdmitted(quorum); len(out) {
 	case 0:
 	case 1:
@@ -110,6 +115,9 @@ const passwordHint = "write redis://USER:PASSWORD@HOST:PORT, or give the passwor
 
 // permissionHint is the remedy if the user may not do something.
 const permissionHint = "redlatch doctor lists what the user may not do"
+
+// listHint is permissionHint with what doctor does not look for, as no lock needs it.
+const listHint = "redlatch list needs +scan +getrange, and redlatch show needs +getrange; redlatch doctor lists what else the user may not do"
 
 // certificateHint is the remedy if the server's certificate is refused here.
 const certificateHint = "the certificate must be for the host in the URL and not have expired; --ca names the file with the CA that signed it, if that is none of the system's"
