@@ -27,7 +27,7 @@ const (
 // exitCodes are the exit codes that `redlatch run --help` shows.
 var exitCodes = []struct{ code, meaning string }{
 	{"0-255", "COMMAND's own exit code, if it ended by itself while the lock was held"},
-	{"64", "usage: a flag, a URL or a TTL is wrong, or an enclosing redlatch run holds a NAME"},
+	{"64", "usage: a flag, a URL or a TTL is wrong, the nodes have recorded other settings, or an enclosing redlatch run holds a NAME"},
 	{"69", "no quorum: too few nodes answered or were admitted"},
 	{"70", "an internal error"},
 	{"71", "the operating system refused a process, a pipe or the like"},

@@ -104,7 +104,7 @@ const handleCodes = `
 Exit codes:
 
 	0   done
-	64  usage
+	64  usage, or, to extend, the nodes have recorded other settings
 	69  no quorum: too few nodes answered; the lock may have been changed or not
 	76  the lock is not held under this handle any more; stderr says who holds it
 	77  a node refused (password, permission, wrong type, ...)`
