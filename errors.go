@@ -17,7 +17,8 @@ var (
 	// ErrHeld says that another holder has the lock, or the votes of so many nodes that there was
 	// no quorum.
 	ErrHeld = errors.New("held by another")
-	// ErrLost says that the lock was held and is not any more. It is final.
+	// ErrLost says that the lock was held and is not any more. It is final: others may be at work, and
+	// what is left to do takes a new lock.
 	ErrLost = errors.New("lock lost")
 	// ErrMaxHold says that the lock ended because it is not renewed for longer than MaxHold. It
 	// comes with ErrLost, or with ErrInvalid from Lock.Extend.

@@ -53,8 +53,8 @@ func (l *Lock) Name() string { return l.call.name }
 // Nodes remember the last token of a name for as long as a node that restarts is kept out, MaxTTL
 // and 4 s. If nobody used the name for so long, or a node lost its memory, the next token comes
 // from the nodes' clocks. Tokens therefore increase as long as the nodes' clocks are within
-// MaxTTL/2 + 1 s of each other, and those of a master and a replica that takes its place also
-// within MaxTTL - 3 s; how far the clients' clocks are off does not matter.
+// MaxTTL/2 + 1 s of each other, for readers also within 4 s, and those of a master and a replica that
+// takes its place also within MaxTTL - 3 s; how far the clients' clocks are off does not matter.
 func (l *Lock) Token() uint64 { return l.lease.Token() }
 
 // Until returns the time until which the lock is certainly held, unless it is released. It is by
