@@ -66,6 +66,10 @@
 // A waiter whose process dies holds up those behind it for half a second after they notice it, and
 // holds up single tries until its etcd lease has ended.
 //
+// A client has 128 attempts and looks under way at most, so that what it holds is extended in time however many of
+// its callers try at once. Others wait for half a second and are then not sent ("too many requests are under way"):
+// Lock tries again, and TryLock returns redlatch.ErrNoQuorum.
+//
 // # Settings
 //
 // The settings of redlatch.Config that have a meaning only with Redis are refused, with the reason:

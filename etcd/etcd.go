@@ -122,7 +122,7 @@ func open(config redlatch.Config, client *clientv3.Client, owned bool, prefix st
 	made := false
 	newStore := func(changed func(key string)) hook.Store {
 		made = true
-		return newStore(config, client, owned, prefix, changed)
+		return ensemble.Bounded(newStore(config, client, owned, prefix, changed))
 	}
 	opened, err := hook.Open(config, hook.Surroundings{Nodes: []hook.Node{{Name: nameOf(client, prefix), Store: newStore}}})
 	if err != nil {

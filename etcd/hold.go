@@ -94,6 +94,10 @@ func (s *store) removeOnce(ctx context.Context, p place, id string, doubtful boo
 	if err := s.await(ctx); err != nil {
 		return answer(err)
 	}
+	if err := s.releases.Take(ctx); err != nil {
+		return answer(err)
+	}
+	defer s.releases.Free()
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	native, err := s.leased()

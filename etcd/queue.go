@@ -148,10 +148,14 @@ func (s *store) Leave(ctx context.Context, key, name string) {
 	started := s.run(func() {
 		defer close(left)
 		for again := true; again && s.await(s.life) == nil; again = s.rest() {
+			if s.releases.Take(s.life) != nil {
+				return
+			}
 			native := s.native()
 			step, cancel := context.WithTimeout(s.life, stepTime)
 			err := s.leave(step, p, name)
 			cancel()
+			s.releases.Free()
 			if err == nil || s.refused(native, err) {
 				return
 			}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 
 	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/ensemble"
 	"github.com/redlatch/redlatch/internal/quorum"
 )
 
@@ -32,6 +33,8 @@ type session struct {
 	end  context.CancelFunc
 	// background is what Close waits for.
 	background sync.WaitGroup
+	// releases are for those under way.
+	releases ensemble.Slots
 
 	mu     sync.Mutex // guards what follows; nothing is called while it is held
 	closed bool

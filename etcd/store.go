@@ -48,7 +48,7 @@ func newStore(config redlatch.Config, client *clientv3.Client, owned bool, prefi
 		name: nameOf(client, prefix), prefix: prefix, tell: changed, owned: owned,
 		leases: ensemble.NewLeases(), observed: newObservations(), guesses: guesses{wrong: make(map[place]bool)},
 	}
-	s.session = &session{client: client, asked: 2*config.MaxTTL + 2*time.Second, prepare: s.prepareRoot, probe: s.readTerm, news: make(chan struct{})}
+	s.session = &session{client: client, asked: 2*config.MaxTTL + 2*time.Second, prepare: s.prepareRoot, probe: s.readTerm, news: make(chan struct{}), releases: make(ensemble.Slots, ensemble.MaxInFlight)}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.run(s.attend)
 	return s
@@ -204,7 +204,7 @@ func (s *store) token(revision int64, more uint64) (uint64, error) {
 func answer(err error) vote.Answer {
 	a := vote.Answer{Err: err}
 	switch {
-	case errors.Is(err, errNotConnected), errors.Is(err, errClosed):
+	case errors.Is(err, errNotConnected), errors.Is(err, errClosed), errors.Is(err, ensemble.ErrBusy):
 		a.Verdict = vote.NotSent
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		a.Verdict = vote.Unavailable

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/ensemble"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -60,7 +61,7 @@ func (w *acquisition) try(ctx context.Context) (a vote.Answer, again bool) {
 			return w.failed(err)
 		}
 	}
-	c, err := w.contents(ctx, w.place)
+	c, err := w.contents(ctx, w.asks, w.place)
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return w.makePlace(ctx)
@@ -104,20 +105,20 @@ func (w *acquisition) failed(err error) (a vote.Answer, again bool) {
 
 // sync makes sure that what is read next is no older than now.
 func (w *acquisition) sync(ctx context.Context) error {
-	err := w.store.sync(ctx, w.request.ID)
+	err := w.store.sync(ctx, w.asks, w.request.ID)
 	w.sure = err == nil
 	return err
 }
 
 // sync makes sure that what is read next is no older than now, and, if id is not "", than the request
 // under way for it.
-func (s *store) sync(ctx context.Context, id string) error {
-	_, err := do(ctx, s.session, id, func() (string, error) { return s.conn.Sync(s.root) })
+func (s *store) sync(ctx context.Context, slots ensemble.Slots, id string) error {
+	_, err := do(ctx, s.session, slots, id, func() (string, error) { return s.conn.Sync(s.root) })
 	return err
 }
 
-func (s *store) contents(ctx context.Context, p place) (contents, error) {
-	return do(ctx, s.session, "", func() (contents, error) {
+func (s *store) contents(ctx context.Context, slots ensemble.Slots, p place) (contents, error) {
+	return do(ctx, s.session, slots, "", func() (contents, error) {
 		children, stat, err := s.conn.Children(string(p))
 		c := parseContents(children)
 		if err != nil {
@@ -139,7 +140,7 @@ func (w *acquisition) makePlace(ctx context.Context) (a vote.Answer, again bool)
 }
 
 func (s *store) makePlace(ctx context.Context, p place) error {
-	_, err := do(ctx, s.session, "", func() (string, error) {
+	_, err := do(ctx, s.session, s.asks, "", func() (string, error) {
 		return s.conn.CreateContainer(string(p), nil, zk.FlagContainer, s.acl)
 	})
 	switch {
@@ -161,7 +162,7 @@ func (s *store) otherRoot(how string) error {
 
 // readBack returns the answer for a lock that was granted already.
 func (w *acquisition) readBack(ctx context.Context) (a vote.Answer, again bool) {
-	stat, err := do(ctx, w.session, "", func() (*zk.Stat, error) {
+	stat, err := do(ctx, w.session, w.asks, "", func() (*zk.Stat, error) {
 		_, stat, err := w.conn.Get(w.place.lease(w.request.ID))
 		return stat, err
 	})
@@ -234,7 +235,7 @@ func (c contents) first(own int) bool { return own == 0 || len(c.waiters) == 0 }
 // lease looks at another holder's lease, and returns how much longer it may run: not any more if it
 // has been at that version for its TTL. watch: changes of it are told.
 func (s *store) lease(ctx context.Context, key string, p place, c contents, watch bool) (left time.Duration, version int32, err error) {
-	data, stat, err := s.get(ctx, p.lease(c.holder), watch)
+	data, stat, err := s.get(ctx, s.asks, p.lease(c.holder), watch)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -255,13 +256,13 @@ func (p place) ttl(holder string, data []byte) (time.Duration, error) {
 }
 
 // get reads a node. With watch, changes of the node are told.
-func (s *store) get(ctx context.Context, path string, watch bool) ([]byte, *zk.Stat, error) {
+func (s *store) get(ctx context.Context, slots ensemble.Slots, path string, watch bool) ([]byte, *zk.Stat, error) {
 	type node struct {
 		data []byte
 		stat *zk.Stat
 	}
 	watch = watch && s.watches.Begin(path)
-	n, err := do(ctx, s.session, "", func() (n node, err error) {
+	n, err := do(ctx, s.session, slots, "", func() (n node, err error) {
 		if !watch {
 			n.data, n.stat, err = s.conn.Get(path)
 			return n, err
@@ -271,7 +272,7 @@ func (s *store) get(ctx context.Context, path string, watch bool) ([]byte, *zk.S
 		}
 		return n, err
 	})
-	if watch && (errors.Is(err, errBusy) || errors.Is(err, errNotConnected)) {
+	if watch && (errors.Is(err, ensemble.ErrBusy) || errors.Is(err, errNotConnected)) {
 		s.watches.Over(path)
 	}
 	return n.data, n.stat, err
@@ -309,7 +310,7 @@ func (w *acquisition) commit(ctx context.Context, c contents, replaced []any) (a
 		ops = append(ops, &zk.DeleteRequest{Path: w.place.wait(c.waiters[own]), Version: -1})
 	}
 	w.leases.Lengthen(r.ID, r.TTL)
-	results, err := do(ctx, w.session, r.ID, func() ([]zk.MultiResponse, error) { return w.conn.Multi(ops...) })
+	results, err := do(ctx, w.session, w.asks, r.ID, func() ([]zk.MultiResponse, error) { return w.conn.Multi(ops...) })
 	switch {
 	case err == nil && len(results) == len(ops) && results[stat].Stat != nil:
 		w.leases.Written(r.ID, grantVersion)

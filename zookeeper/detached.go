@@ -49,7 +49,7 @@ func (s *store) move(ctx context.Context, r vote.Extend, holder bool) vote.Answe
 			return answer(err)
 		}
 		// What this server knows may be older than what another has told somebody.
-		if err := s.sync(ctx, r.ID); err != nil {
+		if err := s.sync(ctx, s.holds, r.ID); err != nil {
 			return notAsked(err)
 		}
 		a, again := s.moveOnce(ctx, r, holder)
@@ -63,14 +63,14 @@ func (s *store) move(ctx context.Context, r vote.Extend, holder bool) vote.Answe
 // moveOnce makes one try. again: the lease has changed meanwhile.
 func (s *store) moveOnce(ctx context.Context, r vote.Extend, holder bool) (a vote.Answer, again bool) {
 	p := placeOf(s.root, r.Key)
-	c, err := s.contents(ctx, p)
+	c, err := s.contents(ctx, s.holds, p)
 	switch {
 	case errors.Is(err, zk.ErrNoNode), err == nil && c.holder != r.ID:
 		return vote.Answer{Verdict: vote.NotOurs}, false
 	case err != nil:
 		return notAsked(err), false
 	}
-	data, stat, err := s.get(ctx, p.lease(r.ID), false)
+	data, stat, err := s.get(ctx, s.holds, p.lease(r.ID), false)
 	if err != nil {
 		return notAsked(err), errors.Is(err, zk.ErrNoNode)
 	}
@@ -93,7 +93,7 @@ func (s *store) moveOnce(ctx context.Context, r vote.Extend, holder bool) (a vot
 	if holder {
 		ops = append(ops, &zk.SetDataRequest{Path: p.lease(r.ID), Data: text, Version: 0})
 	}
-	_, err = do(ctx, s.session, r.ID, func() ([]zk.MultiResponse, error) {
+	_, err = do(ctx, s.session, s.holds, r.ID, func() ([]zk.MultiResponse, error) {
 		results, err := s.conn.Multi(ops...)
 		if err == nil && holder {
 			s.leases.Written(r.ID, grantVersion)
@@ -133,11 +133,11 @@ func (s *store) expire(key, id string, over func() bool) bool {
 		return false
 	}
 	p := placeOf(s.root, key)
-	c, err := s.contents(s.life, p)
+	c, err := s.contents(s.life, s.releases, p)
 	if err != nil || c.holder != id {
 		return err == nil || errors.Is(err, zk.ErrNoNode) || refused(err)
 	}
-	_, stat, err := s.get(s.life, p.lease(id), false)
+	_, stat, err := s.get(s.life, s.releases, p.lease(id), false)
 	if err != nil || stat.EphemeralOwner != s.conn.SessionID() {
 		return err == nil || errors.Is(err, zk.ErrNoNode) || refused(err)
 	}
@@ -145,7 +145,7 @@ func (s *store) expire(key, id string, over func() bool) bool {
 		return false
 	}
 	ops := append(p.unmoved(c), &zk.DeleteRequest{Path: p.lease(id), Version: stat.Version}, &zk.DeleteRequest{Path: p.held(), Version: -1})
-	_, err = do(s.life, s.session, id, func() ([]zk.MultiResponse, error) { return s.conn.Multi(ops...) })
+	_, err = do(s.life, s.session, s.releases, id, func() ([]zk.MultiResponse, error) { return s.conn.Multi(ops...) })
 	return err == nil || refused(err)
 }
 

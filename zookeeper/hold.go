@@ -21,7 +21,7 @@ func (s *store) Extend(ctx context.Context, r vote.Extend) vote.Answer {
 		return answer(errStale)
 	}
 	ttl := strconv.FormatInt(s.leases.Lengthen(r.ID, r.TTL).Milliseconds(), 10)
-	_, err := do(ctx, s.session, r.ID, func() (*zk.Stat, error) {
+	_, err := do(ctx, s.session, s.holds, r.ID, func() (*zk.Stat, error) {
 		stat, err := s.conn.Set(placeOf(s.root, r.Key).lease(r.ID), []byte(ttl), int32(s.leases.Version(r.ID)))
 		if err == nil {
 			s.leases.Written(r.ID, int64(stat.Version))
@@ -67,7 +67,7 @@ func (s *store) removeOnce(ctx context.Context, key, id string, doubtful bool) v
 		return answer(err)
 	}
 	p := placeOf(s.root, key)
-	_, err := do(ctx, s.session, id, func() ([]zk.MultiResponse, error) {
+	_, err := do(ctx, s.session, s.releases, id, func() ([]zk.MultiResponse, error) {
 		return s.conn.Multi(&zk.DeleteRequest{Path: p.lease(id), Version: -1}, &zk.DeleteRequest{Path: p.held(), Version: -1})
 	})
 	switch {

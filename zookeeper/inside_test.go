@@ -1,11 +1,18 @@
 package zookeeper
 
 import (
+	"context"
+	"log/slog"
+	"net"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/ensemble"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -126,5 +133,50 @@ func TestObservations(t *testing.T) {
 	time.Sleep(time.Millisecond)
 	if left := o.lease("key", leaseSeen{holder: "b", version: 2, moves: 1, ttl: time.Hour}); left < time.Hour {
 		t.Errorf("%v left of what was moved to another session, at the same version", left)
+	}
+}
+
+// Requests that a server does not answer, of those who hold nothing and of those who release, keep nobody from
+// extending, nor the heartbeat that finds the server hung; and nor do extensions.
+func TestUnansweredRequests(t *testing.T) {
+	t.Parallel()
+	over := make(chan struct{})
+	connecting := func(string, string, time.Duration) (net.Conn, error) {
+		<-over
+		return nil, net.ErrClosed
+	}
+	conn, ended, err := zk.Connect([]string{"127.0.0.1:1"}, time.Minute, zk.WithDialer(connecting), zk.WithLogger(debugLog{slog.New(slog.DiscardHandler)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &store{session: &session{
+		asked: 10 * time.Second, conn: conn, ended: ended, last: make(map[string]chan struct{}),
+		asks: make(ensemble.Slots, ensemble.MaxInFlight), releases: make(ensemble.Slots, ensemble.MaxInFlight), holds: make(ensemble.Slots, maxHolds),
+	}}
+	s.leases, s.observed = ensemble.NewLeases(), newObservations()
+	s.life, s.end = context.WithCancel(context.Background())
+	defer s.close(false)
+	defer close(over)
+	now := clock.System.Now()
+	s.connected, s.prepared = true, true
+	s.touches.add(touch{sent: now, known: now}, time.Hour)
+	abandoned, cancel := context.WithCancel(t.Context())
+	cancel()
+	for i := range 3000 {
+		id := strconv.Itoa(i)
+		s.Acquire(abandoned, vote.Acquire{Key: "name", ID: id, TTL: time.Second})
+		s.Release(abandoned, vote.Release{Key: "name", ID: id})
+	}
+	if a := s.Acquire(abandoned, vote.Acquire{Key: "name", ID: "id", TTL: time.Second}); a.Verdict != vote.NotSent {
+		t.Fatalf("no bound: %+v", a)
+	}
+	for i := range maxHolds + 1 {
+		a := s.Extend(abandoned, vote.Extend{Key: "name", ID: strconv.Itoa(i), TTL: time.Second})
+		if want := i < maxHolds; (a.Verdict == vote.Unknown) != want {
+			t.Fatalf("extension %d: %+v", i, a)
+		}
+	}
+	if s.heartbeat(now) {
+		t.Error("the server is not found hung")
 	}
 }

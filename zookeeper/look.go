@@ -17,10 +17,10 @@ func (s *store) Look(ctx context.Context, key string) (vote.Answer, []string) {
 			return notAsked(err), nil
 		}
 		p := placeOf(s.root, key)
-		if err := s.sync(ctx, ""); err != nil {
+		if err := s.sync(ctx, s.asks, ""); err != nil {
 			return notAsked(err), nil
 		}
-		c, err := s.contents(ctx, p)
+		c, err := s.contents(ctx, s.asks, p)
 		if err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return notAsked(err), nil
 		}
@@ -31,7 +31,7 @@ func (s *store) Look(ctx context.Context, key string) (vote.Answer, []string) {
 		if c.holder == "" {
 			return vote.Answer{Verdict: vote.NotOurs}, waiting
 		}
-		data, _, err := s.get(ctx, p.lease(c.holder), false)
+		data, _, err := s.get(ctx, s.asks, p.lease(c.holder), false)
 		if errors.Is(err, zk.ErrNoNode) {
 			continue
 		}
@@ -52,7 +52,7 @@ func (s *store) Keys(ctx context.Context) ([]string, vote.Answer) {
 	if err := s.await(ctx); err != nil {
 		return nil, answer(err)
 	}
-	children, err := do(ctx, s.session, "", func() ([]string, error) {
+	children, err := do(ctx, s.session, s.asks, "", func() ([]string, error) {
 		if _, err := s.conn.Sync(s.root); err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/redlatch/redlatch/internal/ensemble"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -24,7 +25,7 @@ func (s *store) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 		if err := s.await(ctx); err != nil {
 			return fail(err)
 		}
-		c, err := s.contents(ctx, p)
+		c, err := s.contents(ctx, s.asks, p)
 		if errors.Is(err, zk.ErrNoNode) {
 			err = s.makePlace(ctx, p)
 		}
@@ -34,7 +35,7 @@ func (s *store) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 		own := c.index(w)
 		switch {
 		case own >= 0 && renew:
-			err = s.leave(ctx, p, c.waiters[own], w)
+			err = s.leave(ctx, s.asks, p, c.waiters[own], w)
 			renew = false
 		case own < 0:
 			err = s.join(ctx, p, w)
@@ -60,10 +61,10 @@ func (s *store) Watch(ctx, _ context.Context, key string) (a vote.Answer, watche
 			return answer(err), false
 		}
 		// What is read next is no older than now.
-		if err := s.sync(ctx, ""); err != nil {
+		if err := s.sync(ctx, s.asks, ""); err != nil {
 			return answer(err), false
 		}
-		c, err := s.contents(ctx, p)
+		c, err := s.contents(ctx, s.asks, p)
 		if errors.Is(err, zk.ErrNoNode) || err == nil && c.holder == "" {
 			return vote.Answer{Verdict: vote.NotOurs}, false
 		}
@@ -87,15 +88,15 @@ func (s *store) Watch(ctx, _ context.Context, key string) (a vote.Answer, watche
 // join takes a place at the end of the queue. If its answer is lost, the place is found by its
 // name.
 func (s *store) join(ctx context.Context, p place, name string) error {
-	_, err := do(ctx, s.session, name, func() (string, error) {
+	_, err := do(ctx, s.session, s.asks, name, func() (string, error) {
 		return s.conn.Create(p.newWait(name), nil, zk.FlagEphemeralSequential, s.acl)
 	})
 	return err
 }
 
 // leave gives up a place.
-func (s *store) leave(ctx context.Context, p place, w waiter, id string) error {
-	_, err := do(ctx, s.session, id, func() (struct{}, error) { return struct{}{}, s.conn.Delete(p.wait(w), -1) })
+func (s *store) leave(ctx context.Context, slots ensemble.Slots, p place, w waiter, id string) error {
+	_, err := do(ctx, s.session, slots, id, func() (struct{}, error) { return struct{}{}, s.conn.Delete(p.wait(w), -1) })
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
@@ -104,7 +105,7 @@ func (s *store) leave(ctx context.Context, p place, w waiter, id string) error {
 
 // drop gives up, in the background, the place of another waiter that does not answer.
 func (s *store) drop(p place, w waiter) {
-	s.run(func() { s.leave(s.life, p, w, "") })
+	s.run(func() { s.leave(s.life, s.releases, p, w, "") })
 }
 
 // position sets where the waiter at index own is, and who holds the lock. again: that has changed.
@@ -130,7 +131,7 @@ func (s *store) position(ctx context.Context, key string, p place, c contents, o
 			s.drop(p, c.waiters[0])
 		}
 	}
-	_, _, err = s.get(ctx, p.wait(c.waiters[own-1]), true)
+	_, _, err = s.get(ctx, s.asks, p.wait(c.waiters[own-1]), true)
 	return errors.Is(err, zk.ErrNoNode), err
 }
 
@@ -145,16 +146,16 @@ func (s *store) Leave(ctx context.Context, key, name string) {
 		for again := true; again && s.await(s.life) == nil; again = s.rest() {
 			var c contents
 			// The place may have been made through another server, which is ahead of this one.
-			err := s.sync(s.life, name)
+			err := s.sync(s.life, s.releases, name)
 			if err == nil {
-				c, err = s.contents(s.life, p)
+				c, err = s.contents(s.life, s.releases, p)
 			}
 			if errors.Is(err, errForeign) || errors.Is(err, zk.ErrNoNode) { // which is not about the places, or says that there are none
 				err = nil
 			}
 			for _, w := range c.waiters {
 				if w.name == name && err == nil {
-					err = s.leave(s.life, p, w, name)
+					err = s.leave(s.life, s.releases, p, w, name)
 				}
 			}
 			if verdict := answer(err).Verdict; err == nil || verdict == vote.Refused {
@@ -176,7 +177,7 @@ func (s *store) HasWaiters(ctx context.Context, key string) (bool, error) {
 	if err := s.await(ctx); err != nil {
 		return false, err
 	}
-	c, err := s.contents(ctx, placeOf(s.root, key))
+	c, err := s.contents(ctx, s.asks, placeOf(s.root, key))
 	if errors.Is(err, zk.ErrNoNode) {
 		return false, nil
 	}

@@ -3,6 +3,8 @@ package zookeeper
 import (
 	"context"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/ensemble"
 )
 
 // run runs f in the background, unless the client is closed.
@@ -16,24 +18,22 @@ func (s *session) run(f func()) bool {
 	return true
 }
 
-// do makes a request, which no ctx ends. If id is not "", it first waits for the request under way
-// for the same id. It waits for the answer or for ctx; if ctx is done first the error is
-// errAbandoned, and the request goes on.
-func do[T any](ctx context.Context, s *session, id string, request func() (T, error)) (T, error) {
+// do makes a request, which no ctx ends. It waits for a slot, which the request has until it is over. If
+// id is not "", it then waits for the request under way for the same id. It waits for the answer or for
+// ctx; if ctx is done first the error is errAbandoned, and the request goes on.
+func do[T any](ctx context.Context, s *session, slots ensemble.Slots, id string, request func() (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
 	}
 	var none T
-	select {
-	case s.room <- struct{}{}:
-	default:
-		return none, errBusy
+	if err := slots.Take(ctx); err != nil {
+		return none, err
 	}
 	before, over := s.follow(id)
 	out := make(chan result, 1)
 	started := s.run(func() {
-		defer func() { <-s.room }()
+		defer slots.Free()
 		defer s.settle(id, over)
 		<-before
 		var r result
@@ -41,7 +41,7 @@ func do[T any](ctx context.Context, s *session, id string, request func() (T, er
 		out <- r
 	})
 	if !started {
-		<-s.room
+		slots.Free()
 		s.settle(id, over)
 		return none, errNotConnected
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/ensemble"
 	"github.com/redlatch/redlatch/internal/quorum"
 )
 
@@ -31,9 +32,12 @@ type session struct {
 	// life ends when the client is closed.
 	life context.Context
 	end  context.CancelFunc
-	// background is what Close waits for, and room bounds the requests under way.
+	// background is what Close waits for.
 	background sync.WaitGroup
-	room       chan struct{}
+	// asks, releases and holds are for the requests under way: of those who hold nothing, of those who end
+	// something, and of heartbeats and extensions. Neither of the first two keeps a held lock from being
+	// extended.
+	asks, releases, holds ensemble.Slots
 
 	mu     sync.Mutex // guards what follows; nothing is called while it is held
 	closed bool
@@ -53,15 +57,14 @@ type session struct {
 }
 
 const (
-	// maxRequests bounds the requests under way.
-	maxRequests = 1024
+	// maxHolds bounds the extensions under way.
+	maxHolds = 1024
 	// heartbeats is how many heartbeats are sent while the session lasts.
 	heartbeats = 16
 )
 
 var (
 	errNotConnected = errors.New("no server is connected")
-	errBusy         = errors.New("too many requests are under way")
 	errAbandoned    = errors.New("no answer yet")
 )
 
@@ -72,7 +75,8 @@ func newSession(asked time.Duration, e Ensemble, config *tls.Config, logger zk.L
 	asked = (asked + time.Millisecond - 1).Truncate(time.Millisecond) // which servers count in
 	s := &session{
 		asked: asked, connect: e.dialer(config), changed: changed, prepare: prepare,
-		room: make(chan struct{}, maxRequests), news: make(chan struct{}), last: make(map[string]chan struct{}),
+		asks: make(ensemble.Slots, ensemble.MaxInFlight), releases: make(ensemble.Slots, ensemble.MaxInFlight), holds: make(ensemble.Slots, maxHolds),
+		news: make(chan struct{}), last: make(map[string]chan struct{}),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	// Only an empty list is an error.
@@ -161,9 +165,9 @@ func (s *session) heartbeat(now clock.Instant) bool {
 	}
 	ctx, cancel := context.WithTimeout(s.life, s.patience())
 	defer cancel()
-	_, err := do(ctx, s, "", func() (string, error) { return s.conn.Sync("/") })
+	_, err := do(ctx, s, s.holds, "", func() (string, error) { return s.conn.Sync("/") })
 	if err != nil {
-		return !errors.Is(err, errAbandoned)
+		return !errors.Is(err, errAbandoned) && !errors.Is(err, ensemble.ErrBusy)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -179,7 +179,7 @@ func (s *store) token(zxid int64, more uint64) (uint64, error) {
 func answer(err error) vote.Answer {
 	a := vote.Answer{Err: err}
 	switch {
-	case errors.Is(err, errNotConnected), errors.Is(err, errBusy), errors.Is(err, zk.ErrNoServer):
+	case errors.Is(err, errNotConnected), errors.Is(err, ensemble.ErrBusy), errors.Is(err, zk.ErrNoServer):
 		a.Verdict = vote.NotSent
 	case errors.Is(err, zk.ErrSessionExpired):
 		// What the request left, if anything, has ended with the session.

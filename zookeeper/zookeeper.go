@@ -67,7 +67,7 @@ func OpenWith(config redlatch.Config, e Ensemble) (*redlatch.Client, error) {
 	if e, err = e.complete(); err != nil {
 		return nil, invalid(err)
 	}
-	open := func(changed func(key string)) hook.Store { return newStore(config, e, changed) }
+	open := func(changed func(key string)) hook.Store { return ensemble.Bounded(newStore(config, e, changed)) }
 	client, err := hook.Open(config, hook.Surroundings{Nodes: []hook.Node{{Name: e.name(), Store: open}}})
 	if err != nil {
 		return nil, err

@@ -55,7 +55,7 @@ var allowed = map[string][]string{
 	"legacy":  {".", "internal/driver", "internal/redisconn"},
 	"otel":    {"."},
 
-	"internal/ensemble": {"."},
+	"internal/ensemble": {".", "internal/hook"},
 	"etcd":              {".", "doctor", "internal/ensemble", "internal/hook", "internal/quorum"},
 	"zookeeper":         {".", "doctor", "internal/ensemble", "internal/hook", "internal/quorum"},
 
