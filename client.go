@@ -46,6 +46,8 @@ type Client struct {
 	// a node that has not answered is waited for at all.
 	contacted atomic.Int64
 	patience  time.Time
+	// attempts has an element for each attempt under way.
+	attempts chan struct{}
 	// tidying has an element for each lock that is being released though nobody has unlocked it.
 	tidying chan struct{}
 	// connecting: connectAgain is under way.
@@ -130,7 +132,7 @@ func open(config Config, around hook.Surroundings) (*Client, error) {
 	for i, e := range endpoints {
 		names[i] = e.name
 	}
-	c := &Client{config: config, clock: clock.NewAlarms(around.Clock), draw: around.Draw, random: around.Random, census: node.NewCensus(names), held: make(map[*Lock]struct{}), tidying: make(chan struct{}, maxReleases), singly: around.Singly}
+	c := &Client{config: config, clock: clock.NewAlarms(around.Clock), draw: around.Draw, random: around.Random, census: node.NewCensus(names), held: make(map[*Lock]struct{}), attempts: make(chan struct{}, maxAttempts), tidying: make(chan struct{}, maxReleases), singly: around.Singly}
 	c.opened = c.clock.Mono()
 	c.life, c.end = context.WithCancelCause(context.Background())
 	waiter := string(c.appendSecret(nil)) + labelMark + url.QueryEscape(config.Label)

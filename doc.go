@@ -34,8 +34,9 @@
 // so a step ends a lock early on that server.
 //
 // Fencing: a later holder's token is larger than an earlier holder's, even if a step, a pause or a
-// partition has broken exclusion (Lock.Token says what that rests on). A resource stays correct if, from its first access on, it refuses
-// every token that is smaller than one it has seen. Package fence has such guards.
+// partition has broken exclusion (Lock.Token says what that rests on). A resource stays correct if,
+// from its first access on, it refuses every token that is smaller than one it has seen. Package
+// fence has such guards.
 //
 // A holder knows when its lock is lost: Lock.Context ends before the holder's keys can expire on the
 // nodes that last granted or extended the lock. It goes by the local clock and does not depend on
