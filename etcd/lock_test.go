@@ -18,4 +18,3 @@ func TestExtendedByID(t *testing.T)         { engine.ExtendedByID(t) }
 func TestHolderIsExtendedByID(t *testing.T) { engine.HolderIsExtendedByID(t) }
 func TestHolderIsReleasedByID(t *testing.T) { engine.HolderIsReleasedByID(t) }
 func TestList(t *testing.T)                 { engine.List(t) }
-func TestManyTry(t *testing.T)              { engine.ManyTry(t) }

@@ -35,7 +35,6 @@ func TestExtendedByID(t *testing.T)         { engine.ExtendedByID(t) }
 func TestHolderIsExtendedByID(t *testing.T) { engine.HolderIsExtendedByID(t) }
 func TestHolderIsReleasedByID(t *testing.T) { engine.HolderIsReleasedByID(t) }
 func TestList(t *testing.T)                 { engine.List(t) }
-func TestManyTry(t *testing.T)              { reconnects(t); engine.ManyTry(t) }
 
 // plant has a lock held by somebody who neither extends nor releases it, and whose session lives on.
 func plant(t *testing.T, conn *zk.Conn, root, name string) (lease string) {

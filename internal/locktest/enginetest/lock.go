@@ -3,9 +3,7 @@ package enginetest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -279,41 +277,4 @@ func (e Engine) CloseReleases(t *testing.T) {
 		t.Fatal(err)
 	}
 	Unlock(t, l)
-}
-
-// ManyTry has thousands of callers of one client try, each for a lock of its own, until each lock that the
-// client holds must have been renewed. They ask for more than the servers can do meanwhile, and what the client
-// holds is not lost.
-func (e Engine) ManyTry(t *testing.T) {
-	client := e.clients(t, 1, Patient)[0]
-	held := make([]*redlatch.Lock, 20)
-	for i := range held {
-		held[i] = Lock(t, client, fmt.Sprint("held", i))
-	}
-	over := time.Until(held[len(held)-1].Until()) + time.Second
-	ctx, cancel := context.WithTimeout(t.Context(), over)
-	defer cancel()
-	var granted atomic.Int64
-	var callers sync.WaitGroup
-	for i := range 3000 {
-		callers.Go(func() {
-			for ctx.Err() == nil {
-				l, err := client.TryLock(ctx, fmt.Sprint("name", i))
-				if err == nil {
-					granted.Add(1)
-					l.Unlock(ctx)
-				}
-			}
-		})
-	}
-	callers.Wait()
-	for i, l := range held {
-		if err := l.Err(); err != nil {
-			t.Errorf("lock %d: %v", i, err)
-		}
-	}
-	t.Logf("%d locks were granted in %v", granted.Load(), over)
-	for _, l := range held {
-		l.Unlock(t.Context())
-	}
 }

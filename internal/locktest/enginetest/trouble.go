@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -13,8 +16,38 @@ import (
 
 // ServerTrouble has the leader of an ensemble stand still, and then be able to write nothing any more.
 func (e Engine) ServerTrouble(t *testing.T, own Ensemble) {
+	t.Run("many try", func(t *testing.T) { e.manyTry(t, own) })
 	t.Run("leader stands still", func(t *testing.T) { e.leaderStandsStill(t, own) })
 	t.Run("disk full", func(t *testing.T) { e.diskFull(t, own) })
+}
+
+// manyTry has more callers try than a client asks for at once, while the leader stands still: those beyond are not
+// sent, so that they are not in the way of what is held.
+func (e Engine) manyTry(t *testing.T, own Ensemble) {
+	client := e.open(t, Patient, own.Addrs(), Root(t))
+	Unlock(t, Lock(t, client, "name"))
+	leader := own.LeaderPID()
+	if err := syscall.Kill(leader, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	var beyond atomic.Int64
+	var callers sync.WaitGroup
+	for i := range 200 {
+		callers.Go(func() {
+			_, err := client.TryLock(t.Context(), fmt.Sprint("name", i))
+			if err != nil && strings.Contains(err.Error(), "not sent: too many requests are under way") {
+				beyond.Add(1)
+			}
+		})
+	}
+	callers.Wait()
+	if err := syscall.Kill(leader, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if beyond.Load() == 0 {
+		t.Error("all were sent")
+	}
+	Unlock(t, Lock(t, client, "name"))
 }
 
 // leaderStandsStill has the leader stand still for longer than the TTL, while a holder renews its lock and others
