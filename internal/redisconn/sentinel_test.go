@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -130,11 +131,14 @@ func TestMasterIsReplacedDuringTheDial(t *testing.T) {
 	if w != nil || err == nil || !hasAll(err.Error(), []string{former, next}) {
 		t.Errorf("a connection to the former master: %v, %v", w != nil, err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, w := range c.present {
-		if w.address == former {
-			t.Error("the connection to the former master stays")
+	stays := func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return slices.ContainsFunc(c.present, func(w *watched) bool { return w.address == former })
+	}
+	for deadline := time.Now().Add(patience); stays(); time.Sleep(time.Millisecond) { // another goroutine breaks it
+		if time.Now().After(deadline) {
+			t.Fatal("the connection to the former master stays")
 		}
 	}
 }
