@@ -44,7 +44,7 @@ func TestDetach(t *testing.T) {
 	if h.Holder.ID != id || h.Holder.Label != "somebody" || h.Left <= 0 || len(h.Nodes) != 3 {
 		t.Errorf("held by %+v", h)
 	}
-	is(t, true)(other.Extend(ctx, name, id, 20*time.Second))
+	extends(t, true, other, name, id, 20*time.Second)
 	is(t, true)(other.Release(ctx, name, id))
 	for _, server := range nodes {
 		locktest.AwaitValue(t, server, name, "")

@@ -95,7 +95,7 @@ func TestReplyToTakeIsLost(t *testing.T) {
 		}
 		locktest.AwaitValue(t, s.nodes[0], name, "x")
 		is(t, false)(client.Take(ctx, name, "x", 20*time.Second))
-		is(t, true)(client.Extend(ctx, name, "x", 20*time.Second))
+		extends(t, true, client, name, "x", 20*time.Second)
 		is(t, true)(client.Release(ctx, name, "x"))
 	})
 }
@@ -203,7 +203,7 @@ func TestOneShotWithoutAMinority(t *testing.T) {
 				ok, err := client.Take(ctx, name, "x", 20*time.Second)
 				return ok && err == nil
 			})
-			is(t, true)(client.Extend(ctx, name, "x", 20*time.Second))
+			extends(t, true, client, name, "x", 20*time.Second)
 			holderIs(t, client, name, "x", 1, 20*time.Second)
 			holderIs(t, client, name+"/free", "", 0, 0)
 			s.proxies[2].BlackHole(redistest.Both, true)
@@ -396,7 +396,7 @@ func TestExtendWhereTheServerWasReplaced(t *testing.T) {
 		client := s.open(t)
 		is(t, true)(client.Take(ctx, name, "x", locktest.TTL))
 		for range 4 { // as many as there are connections for transactions
-			is(t, true)(client.Extend(ctx, name, "x", locktest.TTL))
+			extends(t, true, client, name, "x", locktest.TTL)
 		}
 		s.proxies[0].Retarget(next.Addr())
 		loseOnce(s.proxies[0], redistest.CutBefore, func(c redistest.Command) bool { return c.Name() == "EVAL" }) // of the Query

@@ -150,7 +150,7 @@ func TestExtendDoesNotShorten(t *testing.T) {
 		s := w.site(t, locktest.SharedOf(t, binary, 1))
 		shots := s.open(t)
 		is(t, true)(shots.Take(t.Context(), t.Name(), "id", locktest.TTL))
-		is(t, true)(shots.Extend(t.Context(), t.Name(), "id", time.Second))
+		extends(t, true, shots, t.Name(), "id", time.Second)
 		if left := locktest.Remaining(t, s.nodes[0], t.Name()); left <= time.Second {
 			t.Errorf("%v are left", left)
 		}
@@ -167,7 +167,7 @@ func TestExtensionEndsAPersistentKey(t *testing.T) {
 			client := s.open(t)
 			is(t, true)(client.Take(t.Context(), name, "x", 10*time.Second))
 			locktest.Do(t, s.nodes[0], "PERSIST", name)
-			is(t, true)(client.Extend(t.Context(), name, "x", 10*time.Second))
+			extends(t, true, client, name, "x", 10*time.Second)
 			if left := locktest.Remaining(t, s.nodes[0], name); left <= 0 {
 				t.Errorf("the key expires in %v", left)
 			}
@@ -191,8 +191,8 @@ func TestOneShotWithoutScripts(t *testing.T) {
 				client := newCaller(t, locktest.Config(server.URLAs(user, "secret")), oneshot.CommandsAuto)
 				is(t, true)(client.Take(ctx, name, "x", 20*time.Second))
 				is(t, false)(client.Take(ctx, name, "y", 20*time.Second))
-				is(t, false)(client.Extend(ctx, name, "y", 20*time.Second))
-				is(t, true)(client.Extend(ctx, name, "x", 20*time.Second))
+				extends(t, false, client, name, "y", 20*time.Second)
+				extends(t, true, client, name, "x", 20*time.Second)
 				holderIs(t, client, name, "x", 1, 20*time.Second)
 				for holder, err := range client.locks.Observe(ctx, name) {
 					if denied := user == "least"; (err != nil) != denied || !denied && holder.ID != "x" { // which may not use MGET
@@ -292,7 +292,7 @@ func TestOneShotKeyIsDenied(t *testing.T) {
 		denied(func() (bool, error) { return client.Take(ctx, "theirs", "x", locktest.TTL) })
 		is(t, true)(client.Take(ctx, "ours too", "x", locktest.TTL))
 		denied(func() (bool, error) { return client.Extend(ctx, "theirs", "x", locktest.TTL) })
-		is(t, true)(client.Extend(ctx, "ours", "x", locktest.TTL))
+		extends(t, true, client, "ours", "x", locktest.TTL)
 		denied(func() (bool, error) { return client.Release(ctx, "theirs", "x") })
 		is(t, true)(client.Release(ctx, "ours", "x"))
 		is(t, true)(client.Release(ctx, "ours too", "x"))
@@ -314,7 +314,7 @@ func TestTakeAtANodeNotAdmitted(t *testing.T) {
 			t.Fatal(err)
 		}
 		is(t, true)(client.Take(t.Context(), "x", "id", 10*time.Second))
-		is(t, true)(client.Extend(t.Context(), "x", "id", 20*time.Second))
+		extends(t, true, client, "x", "id", 20*time.Second)
 		is(t, true)(client.Release(t.Context(), "x", "id"))
 	}
 }
@@ -335,6 +335,9 @@ func TestOneShotExcludes(t *testing.T) {
 					for try := 0; turns.Load() < 20; try++ {
 						id := fmt.Sprintf("%p-%d", client.Client, try)
 						held, err := client.Take(ctx, name, id, 20*time.Second)
+						if locktest.Late(err) {
+							continue
+						}
 						if err != nil {
 							t.Error(err)
 							return
@@ -347,7 +350,7 @@ func TestOneShotExcludes(t *testing.T) {
 						}
 						turns.Add(1)
 						inside.Add(-1)
-						if ok, err := client.Release(ctx, name, id); !ok || err != nil {
+						if ok, err := client.Release(ctx, name, id); (!ok || err != nil) && !locktest.Late(err) {
 							t.Errorf("release: %t, %v", ok, err)
 							return
 						}

@@ -187,6 +187,18 @@ func is(t *testing.T, want bool) func(got bool, err error) {
 	}
 }
 
+// extends expects the outcome of an extension, which is made again where nodes were late, as on a busy machine.
+func extends(t *testing.T, want bool, c caller, name, id string, ttl time.Duration) {
+	t.Helper()
+	for deadline := time.Now().Add(locktest.Patience); ; {
+		got, err := c.Extend(t.Context(), name, id, ttl)
+		if err == nil || !locktest.Late(err) || time.Now().After(deadline) {
+			is(t, want)(got, err)
+			return
+		}
+	}
+}
+
 // holderIs expects what Query says.
 func holderIs(t *testing.T, c caller, name, want string, least, most time.Duration) {
 	t.Helper()
@@ -214,11 +226,11 @@ func (s *site) serves(t *testing.T, name string) {
 	}
 	// Ids are compared whole.
 	for _, id := range []string{"job-1", "job-100", "JOB-10", "job-1*", "other"} {
-		is(t, false)(keeper.Extend(ctx, name, id, longer))
+		extends(t, false, keeper, name, id, longer)
 		is(t, false)(keeper.Release(ctx, name, id))
 	}
 	holderIs(t, keeper, name, "job-10", 1, ttl)
-	is(t, true)(keeper.Extend(ctx, name, "job-10", longer))
+	extends(t, true, keeper, name, "job-10", longer)
 	locktest.Await(t, "a quorum is seen to be extended", func() bool {
 		id, left, err := taker.Query(ctx, name)
 		return err == nil && id == "job-10" && left > ttl && left <= longer
@@ -228,7 +240,7 @@ func (s *site) serves(t *testing.T, name string) {
 		locktest.AwaitValue(t, server, name, "")
 	}
 	is(t, false)(taker.Release(ctx, name, "job-10"))
-	is(t, false)(taker.Extend(ctx, name, "job-10", longer)) // nor is it taken anew
+	extends(t, false, taker, name, "job-10", longer) // nor is it taken anew
 	holderIs(t, keeper, name, "", 0, 0)
 
 	lock := locktest.TryLock(t, keeper.locks, name)
