@@ -79,7 +79,7 @@ tested = @all=$$(go list ./cmd/redlatch/... $(addsuffix /...,$(filter-out ./benc
 # At its end a process would sleep for a second, in which others may race; here nothing goes on in it.
 race-waiting: export GORACE := atexit_sleep_ms=50
 race-waiting:
-	$(call tested,-race -p 2,-vE,$(PLAIN)|$(PROGRAMS)|$(SOAKED)|$(COMPUTING))
+	$(call tested,-race -p 1,-vE,$(PLAIN)|$(PROGRAMS)|$(SOAKED)|$(COMPUTING))
 
 plain-waiting: everything $(NPM)
 	$(call tested,-p 2 -skip Storm,-E,$(PROGRAMS)|$(BOTH)|$(SOAKED))
