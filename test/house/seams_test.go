@@ -97,7 +97,7 @@ func TestSeams(t *testing.T) {
 			if err := os.WriteFile(path, overlay, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			tests := exec.CommandContext(t.Context(), "go", "test", "-short", "-vet=off", "-count=1", "-overlay="+path, "-run="+seam.run, "-skip="+seam.skip)
+			tests := exec.CommandContext(t.Context(), "go", "test", "-short", "-vet=off", "-count=1", "-p=1", "-overlay="+path, "-run="+seam.run, "-skip="+seam.skip)
 			tests.Args = append(tests.Args, seam.tests...)
 			tests.Dir = top
 			if out, err := tests.CombinedOutput(); err != nil {
