@@ -39,11 +39,11 @@ func (c *Client) Lock(ctx context.Context, name string, options ...Option) (*Loc
 // A try waits for one step on the nodes, for NodeTimeout at most, or until ctx is done. It waits
 // for two steps in the rare case that no quorum of the nodes agrees about the fencing token. With
 // Config.Replicas a step takes up to twice its Timeout more. If the client has 256 tries under way, a
-// further one begins when one of them has ended, in the order of the calls. If the nodes grant the lock later than
-// 2 s after the start of the try, because this process was held up, the lock is given back and the
-// try has failed. Errors are those of Lock, at once. When many callers lock at the same time, the
-// steps of several go in one command: on a single node TryLock waits for that command even when ctx
-// is done, for NodeTimeout at most.
+// further one begins when one of them has ended, in the order of the calls. If the nodes grant the
+// lock later than 2 s after the start of the try, because this process was held up, the lock is given
+// back and the try has failed. Errors are those of Lock, at once. When many callers lock at the same
+// time, the steps of several go in one command: on a single node TryLock waits for that command even
+// when ctx is done, for NodeTimeout at most.
 //
 // TryLock does not wait for a holder, so it may be called even if ctx carries the lock (Held): the
 // error is ErrHeld.

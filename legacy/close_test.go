@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/legacy"
 )
 
-// Whoever uses a Locker that is closed learns just that, whether or not it had a connection.
+// A caller of a Locker that is closed learns just that, whether or not it had a connection.
 func TestUseAfterClose(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)

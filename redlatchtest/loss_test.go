@@ -99,7 +99,7 @@ func TestPermitIsLost(t *testing.T) {
 	})
 }
 
-// The node says that it does not hold the lock any more to an extension whose caller has left. Whoever looks then finds the
+// The node says that it does not hold the lock any more to an extension whose caller has left. Who looks then finds the
 // lock lost.
 func TestLossThatNobodyWaitedFor(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -49,7 +49,7 @@ func TestClientThatWaitsOnAnotherNode(t *testing.T) {
 					if err != nil {
 						return
 					}
-					// So that whoever is next has the lock while the third waits.
+					// So that the next has the lock while the third waits.
 					for busy.Err() == nil && ticketsOn(t, nodes, name)[arbiter] < len(clients)-1 {
 						time.Sleep(time.Millisecond)
 					}
