@@ -159,26 +159,33 @@ func (s stalling) Repair(ctx context.Context, r vote.Extend) vote.Answer {
 	return s.server.Repair(ctx, r)
 }
 
+// repairing has a lease of which the first of three nodes is about to be given the key back: once let is closed.
+func repairing(t *testing.T) (nodes []*server, e *Engine, lease *Lease, let chan struct{}) {
+	t.Helper()
+	nodes = servers(t, 3)
+	slow := stalling{nodes[0], make(chan struct{}), make(chan struct{})}
+	e = New([]Voter{slow, nodes[1], nodes[2]}, newBubbleClock(), stepTime)
+	lease = acquired(t, e, "mine")
+	rest()
+	nodes[0].put("", 0)
+	if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Extended {
+		t.Fatalf("%v", end)
+	}
+	<-slow.begun
+	return nodes, e, lease, slow.let
+}
+
 // While a node is given the key back it may have it: it counts with those that have said so until it has answered.
 func TestNodeThatIsBeingRepairedIsNotGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		nodes := servers(t, 3)
-		slow := stalling{nodes[0], make(chan struct{}), make(chan struct{})}
-		e := New([]Voter{slow, nodes[1], nodes[2]}, newBubbleClock(), stepTime)
+		nodes, e, lease, let := repairing(t)
 		defer e.Close()
-		lease := acquired(t, e, "mine")
-		rest()
-		nodes[0].put("", 0)
-		if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Extended {
-			t.Fatalf("%v", end)
-		}
-		<-slow.begun
 		nodes[1].put("theirs", 0)
 		if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Missed || lease.Impossible() {
 			t.Errorf("%v, impossible %t, before the node has answered the repair", end, lease.Impossible())
 		}
-		close(slow.let)
+		close(let)
 		rest()
 		if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Extended || lease.Impossible() {
 			t.Errorf("%v, impossible %t, with the records %q", end, lease.Impossible(), records(nodes))
@@ -192,20 +199,11 @@ func TestNodeThatIsBeingRepairedIsNotGone(t *testing.T) {
 func TestReleaseFollowsTheRepair(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		nodes := servers(t, 3)
-		slow := stalling{nodes[0], make(chan struct{}), make(chan struct{})}
-		e := New([]Voter{slow, nodes[1], nodes[2]}, newBubbleClock(), stepTime)
+		nodes, e, lease, let := repairing(t)
 		defer e.Close()
-		lease := acquired(t, e, "mine")
-		rest()
-		nodes[0].put("", 0)
-		if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Extended {
-			t.Fatalf("%v", end)
-		}
-		<-slow.begun
 		lease.Release()
 		time.Sleep(stepTime / 5)
-		close(slow.let)
+		close(let)
 		rest()
 		for i, s := range nodes {
 			if r := s.record(); r != "" {
