@@ -11,15 +11,15 @@ import (
 	"github.com/redlatch/redlatch/oneshot"
 )
 
-// A key with a lock's name has another program's value, which is larger than a connection takes for a
-// reply. Who looks at it is told its beginning; otherwise each look would break the connection by which
-// the client's locks are renewed.
+// A key with a lock's name has another program's large value. Who looks at it is told its beginning;
+// otherwise each look would keep the answers on the connection waiting by which the client's locks are
+// renewed, and break it where the value is larger than a connection takes for a reply.
 func TestLooksAtALargeForeignValue(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
 	client := locktest.Open(t, locktest.Config(server.URL()))
 	lock := locktest.TryLock(t, client, "beside")
-	const size = 17 << 20
+	const size = 2 << 20
 	for _, key := range []string{t.Name(), locktest.SlotKey(t.Name(), 0)} {
 		locktest.Do(t, server, "SET", key, strings.Repeat("x", size))
 	}
