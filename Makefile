@@ -82,7 +82,7 @@ race-waiting:
 	$(call tested,-race -p 1,-vE,$(PLAIN)|$(PROGRAMS)|$(SOAKED)|$(COMPUTING))
 
 plain-waiting: everything $(NPM)
-	$(call tested,-p 2 -skip Storm,-E,$(PROGRAMS)|$(BOTH)|$(SOAKED))
+	$(call tested,-p 1 -skip Storm,-E,$(PROGRAMS)|$(BOTH)|$(SOAKED))
 
 plain:
 	$(call needs,spin gcc,spin gcc libc6-dev)

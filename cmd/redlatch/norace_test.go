@@ -3,4 +3,4 @@
 package main
 
 // increments is how often each of the processes increments.
-const increments = 50
+const increments = 15

@@ -162,15 +162,19 @@ func TestListWaitsForASlowerNode(t *testing.T) {
 	proxies[2].Delay(redistest.Replies, 20*time.Millisecond, 0)
 	c := locktest.Config(locktest.ProxyURLs(proxies)...)
 	c.NodeTimeout = 900 * time.Millisecond
-	_, answers, err := redlatch.List(t.Context(), c, t.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range answers {
-		if a.Err != nil {
-			t.Error(a)
-		}
-	}
+	awaitAnswers(t, func() ([]redlatch.NodeAnswer, error) {
+		_, answers, err := redlatch.List(t.Context(), c, t.Name())
+		return answers, err
+	})
+}
+
+// awaitAnswers waits until all nodes answer a call: of a busy machine one may be later.
+func awaitAnswers(t *testing.T, call func() ([]redlatch.NodeAnswer, error)) {
+	t.Helper()
+	locktest.Await(t, "all nodes answer", func() bool {
+		answers, err := call()
+		return err == nil && !slices.ContainsFunc(answers, func(a redlatch.NodeAnswer) bool { return a.Err != nil })
+	})
 }
 
 // Nor is one left out that is a little slower than two slow ones, where one name is looked up.
@@ -181,9 +185,9 @@ func TestLookUpWaitsForASlowerNode(t *testing.T) {
 	for i, p := range proxies {
 		p.Delay(redistest.Replies, 100*time.Millisecond+time.Duration(i)*5*time.Millisecond, 0)
 	}
-	locktest.Await(t, "all nodes answer", func() bool { // of a busy machine one may be later
+	awaitAnswers(t, func() ([]redlatch.NodeAnswer, error) {
 		_, answers, err := redlatch.Permits(t.Context(), c, t.Name())
-		return err == nil && !slices.ContainsFunc(answers, func(a redlatch.NodeAnswer) bool { return a.Err != nil })
+		return answers, err
 	})
 }
 
