@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -132,19 +131,12 @@ type strangeness struct {
 	change func(*redlatch.Config)
 }
 
-// strangers has all ways in which the settings of a stranger differ. The last one is refused for
-// certain only where there are several nodes.
+// strangers has all ways in which the settings of a stranger differ. The last one needs several nodes.
 var strangers = []strangeness{
 	{"a shorter MaxTTL", func(c *redlatch.Config) { c.TTL, c.MaxTTL = c.TTL/2, c.MaxTTL/2 }},
 	{"a longer MaxTTL", func(c *redlatch.Config) { c.TTL, c.MaxTTL = 2*c.TTL, 2*c.MaxTTL }},
 	{"no quarantine", func(c *redlatch.Config) { c.NoQuarantine = true }},
-	{"other nodes", func(c *redlatch.Config) {
-		if len(c.Nodes) > 1 {
-			c.Nodes = c.Nodes[1:]
-		} else {
-			c.Nodes = append(slices.Clone(c.Nodes), "redis://127.0.0.1:1#nobody")
-		}
-	}},
+	{"other nodes", func(c *redlatch.Config) { c.Nodes = c.Nodes[1:] }},
 }
 
 func strangerOf(whom int) strangeness { return strangers[whom%len(strangers)] }

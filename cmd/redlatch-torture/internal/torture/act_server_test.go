@@ -178,7 +178,7 @@ func TestSetAndStrangers(t *testing.T) {
 		return err != nil
 	}
 	c := torturer.config(torturer.options.TTL)
-	for i, s := range strangers {
+	for i, s := range strangers[:len(strangers)-1] { // the last one needs several nodes
 		other := c
 		strangerOf(i).change(&other)
 		if !refused(other) {

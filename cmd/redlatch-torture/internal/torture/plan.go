@@ -380,7 +380,7 @@ const variants = 120
 func (p *planner) variant(k kind) int {
 	switch {
 	case k == stranger && p.topology.alone():
-		// Not the last stranger, who has other nodes: a node that cannot be reached cannot refuse it.
+		// Not the last stranger, who has fewer nodes.
 		return p.rand.IntN(variants) % (len(strangers) - 1)
 	case k == failback, k == settings, traits[k].client:
 		return p.rand.IntN(variants)
