@@ -70,6 +70,10 @@ SOAKED := cmd/redlatch|cmd/redlatch-torture(/.*)?|interop|test/restart|test/topo
 # These take the processors, and nothing in them is ever late. The others mostly wait.
 COMPUTING := internal/sim(/.*)?
 
+# Tests that wait for servers run one package for each two processors, under the race detector and beside that without it:
+# with more at once the processors make answers late, and nothing is done sooner.
+PACKAGES_AT_ONCE = $$((($$(nproc) + 1) / 2))
+
 # tested runs go test, with the arguments given first, on the packages whose paths in the repository
 # match (-E) or do not match (-vE) the pattern. There must be some. lint vets them. The tool's tests take
 # the longest and mostly wait: they are the first of those.
@@ -79,10 +83,10 @@ tested = @all=$$(go list ./cmd/redlatch/... $(addsuffix /...,$(filter-out ./benc
 # At its end a process would sleep for a second, in which others may race; here nothing goes on in it.
 race-waiting: export GORACE := atexit_sleep_ms=50
 race-waiting:
-	$(call tested,-race -p 1,-vE,$(PLAIN)|$(PROGRAMS)|$(SOAKED)|$(COMPUTING))
+	$(call tested,-race -p $(PACKAGES_AT_ONCE),-vE,$(PLAIN)|$(PROGRAMS)|$(SOAKED)|$(COMPUTING))
 
 plain-waiting: everything $(NPM)
-	$(call tested,-p 1 -skip Storm,-E,$(PROGRAMS)|$(BOTH)|$(SOAKED))
+	$(call tested,-p $(PACKAGES_AT_ONCE) -skip Storm,-E,$(PROGRAMS)|$(BOTH)|$(SOAKED))
 
 plain:
 	$(call needs,spin gcc,spin gcc libc6-dev)
