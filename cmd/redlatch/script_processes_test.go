@@ -90,7 +90,7 @@ func startProcess(ts *testscript.TestScript, neg bool, args []string) {
 // environmentOf is the environment testscript gives to its own commands.
 func environmentOf(ts *testscript.TestScript) []string {
 	var env []string
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "WORK", "REDLATCH_NODES", "REDLATCH_NO_QUARANTINE", "REDLATCH_HELD", "REDLATCH_MAX_TTL", "REDLATCH_NODE_TIMEOUT", "GOCOVERDIR", "GORACE", "EACH", "n1", "n2", "n3"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "WORK", "REDLATCH_NODES", "REDLATCH_NO_QUARANTINE", "REDLATCH_HELD", "REDLATCH_MAX_TTL", "REDLATCH_NODE_TIMEOUT", "GOCOVERDIR", "GORACE", "n1", "n2", "n3"} {
 		if value := ts.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
 		}

@@ -89,8 +89,6 @@ func scripts(dir string) testscript.Params {
 			// that of one.
 			env.Setenv("REDLATCH_NO_QUARANTINE", "true")
 			env.Setenv("GORACE", os.Getenv("GORACE"))
-			env.Setenv("EACH", strconv.Itoa(increments))
-			env.Setenv("TOTAL", strconv.Itoa(8*increments))
 			return nil
 		},
 		// root, without which some of the system cannot be changed.
