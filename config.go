@@ -49,10 +49,10 @@ type Config struct {
 	// away.
 	//
 	// All clients must name the same nodes, and the same database of each: another database has
-	// other locks, and nobody checks that. Where clients reach a node by different addresses, all
-	// must give it one name, with a fragment: redis://10.0.0.7:6379#a. Without a name the servers'
-	// runs tell that the nodes are the same, but only until one of the servers restarts. A name has
-	// up to 256 bytes, printable, without spaces and without @ # ? & =.
+	// other locks, and nobody checks that. A node's name is its address, or what a fragment says.
+	// Where clients reach a node by different addresses, all must give it one name:
+	// redis://10.0.0.7:6379#a. Clients of another name are refused. A name has up to 256 bytes,
+	// printable, without spaces and without @ # ? & =.
 	//
 	// A server that takes a node's place, under its name or address, must be started, or restarted,
 	// when the server before it is gone: it is kept out from its own start on, and may otherwise

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/node"
@@ -127,13 +128,14 @@ func (c Config) nodeOptions(i int, e endpoint, census *node.Census) node.Options
 		Name:   e.name,
 		Index:  i,
 		Census: census,
-		Deployment: node.Deployment{
-			Name:         c.Deployment,
+		Agreement: admission.Agreement{
+			Deployment:   c.Deployment,
+			Nodes:        census.Names(),
 			MaxTTL:       c.MaxTTL,
 			NoQuarantine: c.NoQuarantine,
 			Durable:      c.Durable,
-			Strict:       c.Strict,
 		},
+		Strict:         c.Strict,
 		ConnectTimeout: connectTimeout(c.NodeTimeout),
 		Patience:       c.NodeTimeout,
 		Logger:         c.Logger,

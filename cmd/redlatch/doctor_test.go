@@ -116,7 +116,7 @@ func TestDiagnose(t *testing.T) {
 		}, exit: 2, want: []string{"unsafe: only 1 of 3 nodes vote", "unsafe: b: it is the same server as a"}},
 		{name: "another set", change: []func(*doctor.Report){
 			func(n *doctor.Report) {
-				n.Status, n.OtherSet, n.Reason = doctor.StatusUnfit, []string{"x", "y"}, &admission.DisagreementError{}
+				n.Status, n.OtherSet, n.Reason = doctor.StatusUnfit, []string{"x", "y"}, &admission.DisagreementError{Recorded: admission.Agreement{Nodes: []string{"x", "y"}}}
 			},
 		}, exit: 2, want: []string{`unsafe: a: the deployment "default" has the nodes [x y] there`}},
 		{name: "too old", change: []func(*doctor.Report){

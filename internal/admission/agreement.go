@@ -89,13 +89,18 @@ func (e *DisagreementError) Error() string {
 	}
 	if !slices.Equal(e.Recorded.Nodes, e.Ours.Nodes) {
 		return fmt.Sprintf("Nodes: the deployment %q has the nodes [%s] %s, this client names [%s]: "+
-			"name the same nodes (a #name at the end of a URL names a node that has several addresses), use another Deployment, "+
+			"name the same nodes (%s), use another Deployment, "+
 			"or, except in a Redis Cluster, change it for all clients with: redlatch deployment set",
-			e.Ours.Deployment, printable.Text(strings.Join(e.Recorded.Nodes, " ")), at, strings.Join(e.Ours.Nodes, " "))
+			e.Ours.Deployment, printable.Text(strings.Join(e.Recorded.Nodes, " ")), at, strings.Join(e.Ours.Nodes, " "), e.Renaming())
 	}
 	return fmt.Sprintf("the deployment %q has %s %s, this client has %s: set the client's to the same, use another Deployment, "+
 		"or, except in a Redis Cluster, change it for all clients with: redlatch deployment set%s",
 		e.Ours.Deployment, e.Recorded, at, e.Ours, e.flags())
+}
+
+// Renaming says what to do where the client's nodes are the recorded ones under other addresses.
+func (e *DisagreementError) Renaming() string {
+	return "if they are the same under other addresses, end each URL with its recorded name, such as #" + printable.Text(e.Recorded.Nodes[0])
 }
 
 // flags returns the flags that the command needs to set the client's settings.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,7 +36,7 @@ func (s Server) hasBeen(before Server, promoted bool) bool {
 type Record struct {
 	// Server was admitted, or is kept out by its note until it is.
 	Server
-	// Nodes maps each node's name to the run last seen behind it, "" if none.
+	// Nodes has the names of the nodes as its keys. What they map to is not read.
 	Nodes        map[string]string `json:"nodes"`
 	MaxTTLMS     int64             `json:"max_ttl_ms"`
 	NoQuarantine bool              `json:"no_quarantine,omitempty"`
@@ -80,22 +81,21 @@ func (r *Record) Text() string {
 	return string(text)
 }
 
+// Record returns the record that the server s must have for clients of a.
+func (a Agreement) Record(s Server) *Record {
+	r := &Record{Server: s, Nodes: make(map[string]string), MaxTTLMS: a.MaxTTL.Milliseconds(), NoQuarantine: a.NoQuarantine, Durable: a.Durable}
+	for _, name := range a.Nodes {
+		r.Nodes[name] = ""
+	}
+	return r
+}
+
 // Agreement returns what the clients of the record agreed on.
 func (r *Record) Agreement(deployment string) Agreement {
 	return Agreement{
-		Deployment: deployment, Nodes: Names(r.Nodes), MaxTTL: time.Duration(r.MaxTTLMS) * time.Millisecond,
+		Deployment: deployment, Nodes: slices.Sorted(maps.Keys(r.Nodes)), MaxTTL: time.Duration(r.MaxTTLMS) * time.Millisecond,
 		NoQuarantine: r.NoQuarantine, Durable: r.Durable,
 	}
-}
-
-// Names returns the names of nodes, sorted.
-func Names(nodes map[string]string) []string {
-	names := make([]string, 0, len(nodes))
-	for name := range nodes {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 // Note is what a node in quarantine keeps: which server is kept out, from which second of the

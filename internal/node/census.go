@@ -66,6 +66,9 @@ func NewCensus(names []string) *Census {
 	return c
 }
 
+// Names returns the names of the nodes, sorted.
+func (c *Census) Names() []string { return slices.Sorted(slices.Values(c.names)) }
+
 // DuplicateError says that two nodes are one server or, where one of them is a Cluster, have a
 // server in common.
 type DuplicateError struct {
@@ -161,16 +164,4 @@ func (c *Census) reportSlot(i int, slot, run string) {
 	if c.servers[i].report(slot, run) {
 		c.duplicate = c.duplicates()
 	}
-}
-
-// members returns each node's name with the last run seen behind it, "" if the node was never
-// reached.
-func (c *Census) members() map[string]string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	members := make(map[string]string, len(c.names))
-	for i, name := range c.names {
-		members[name] = c.runs[i]
-	}
-	return members
 }

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/vote"
@@ -178,7 +179,7 @@ func (c *scripted) tries(id string) int {
 
 func unfenced(conn driver.Conn) *Node {
 	return New(conn, Options{
-		Name: "n", Census: NewCensus([]string{"n"}), Deployment: Deployment{Name: "d", MaxTTL: 30 * time.Second},
+		Name: "n", Census: NewCensus([]string{"n"}), Agreement: admission.Agreement{Deployment: "d", Nodes: []string{"n"}, MaxTTL: 30 * time.Second},
 		ConnectTimeout: time.Second, Patience: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 	})
 }

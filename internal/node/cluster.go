@@ -40,10 +40,10 @@ type Cluster struct {
 func NewCluster(conn driver.Conn, o Options) *Cluster {
 	c := &Cluster{conn: conn, options: o}
 	c.life, c.end = context.WithCancel(context.Background())
-	if !o.Deployment.NoQuarantine {
+	if !o.Agreement.NoQuarantine {
 		c.options.view = c.newView()
 	}
-	c.options.voting, c.options.inFlight = script.ClusterVoting(o.Deployment.Name), &mastersInFlight{of: make(map[string]*inFlight)}
+	c.options.voting, c.options.inFlight = script.ClusterVoting(o.Agreement.Deployment), &mastersInFlight{of: make(map[string]*inFlight)}
 	c.options.quarantines, c.options.subscriptions = new(quarantines), new(subscriptions)
 	if o.Reachable != nil {
 		c.options.reach = &Reach{tell: o.Reachable, lost: c.Unreachable}

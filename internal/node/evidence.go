@@ -75,10 +75,10 @@ func (e *evidence) isBlank() bool {
 }
 
 // of returns the part of the evidence that needs no further question.
-func (e *evidence) of(d Deployment) admission.Evidence {
+func (e *evidence) of(strict bool) admission.Evidence {
 	return admission.Evidence{
 		Server: e.server(), Replica: e.isReplica(), Promoted: e.info.promoted(),
-		Flushed: e.info.flushed(), Evicting: d.Strict && e.info.evicting(),
+		Flushed: e.info.flushed(), Evicting: strict && e.info.evicting(),
 		Version: e.info["redis_version"], KeepsScripts: e.info.keepsScripts(), Uptime: e.info.uptime(),
 		Now: e.now, Record: e.record, Note: e.noteText,
 	}
@@ -128,7 +128,7 @@ func (n *Node) complete(ctx context.Context, a admission.Agreement, seen *eviden
 	if seen.shard != nil {
 		return n.completeShard(ctx, a, seen)
 	}
-	e := seen.of(n.options.Deployment)
+	e := seen.of(n.options.Strict)
 	if a.Durable {
 		e.Sync = n.sync(ctx, seen.info)
 	}
@@ -182,19 +182,12 @@ func (n *Node) others(ctx context.Context, a admission.Agreement) (o admission.O
 
 // count takes in the record that was read from node i, nil where the node has none.
 func (n *Node) count(o *admission.Others, a admission.Agreement, i int, r *admission.Record) {
-	census := n.options.Census
 	if r == nil {
 		o.None++
 		return
 	}
-	names, err := n.options.Deployment.named(r, census)
-	if err != nil {
-		o.Unread++ // it does not tell yet
-		return
-	}
-	a.Nodes = names
 	if theirs := r.Agreement(a.Deployment); theirs.ID() != a.ID() {
-		o.Other = &admission.DisagreementError{Recorded: theirs, Ours: a, Node: census.names[i]}
+		o.Other = &admission.DisagreementError{Recorded: theirs, Ours: a, Node: n.options.Census.names[i]}
 		return
 	}
 	o.Same++

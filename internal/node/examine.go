@@ -228,7 +228,7 @@ func (n *Node) lookAtRecord(ctx context.Context, x *Examination) error {
 	record, err := admission.ParseRecord(keys[1], texts[1])
 	e.record, e.unreadable = record, cmp.Or(e.unreadable, err)
 	if record != nil {
-		recorded := record.Agreement(n.options.Deployment.Name)
+		recorded := record.Agreement(n.options.Agreement.Deployment)
 		x.Recorded, x.Void = &recorded, record.Void
 	}
 	return nil
@@ -267,15 +267,9 @@ func (n *Node) Judge(ctx context.Context, x *Examination) {
 		x.Status, x.Reason = StatusUnfit, double
 		return
 	}
-	d := n.options.Deployment
-	names, err := d.named(x.evidence.record, n.options.Census)
-	if err != nil {
-		x.Status, x.Reason = StatusUnclear, err
-		return
-	}
-	a := d.agreement(names)
+	a := n.options.Agreement
 	x.Status, x.Left, x.Reason = n.statusFor(ctx, a, &x.evidence)
-	if other, ok := errors.AsType[*admission.DisagreementError](x.Reason); ok && !slices.Equal(other.Recorded.Nodes, names) {
+	if other, ok := errors.AsType[*admission.DisagreementError](x.Reason); ok && !slices.Equal(other.Recorded.Nodes, a.Nodes) {
 		x.OtherSet = other.Recorded.Nodes
 	}
 }

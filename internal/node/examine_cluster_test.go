@@ -62,7 +62,7 @@ func TestLookAtAClusterClosesItsConnections(t *testing.T) {
 	var open, own atomic.Int32
 	own.Add(1)
 	c := NewCluster(&member{open: &own}, Options{
-		Name: "c", Census: NewCensus([]string{"c"}), Deployment: Deployment{Name: "d", MaxTTL: time.Second},
+		Name: "c", Census: NewCensus([]string{"c"}), Agreement: admission.Agreement{Deployment: "d", Nodes: []string{"c"}, MaxTTL: time.Second},
 		ConnectTimeout: time.Second, Logger: slog.New(slog.DiscardHandler),
 	})
 	dialled := 0
@@ -126,7 +126,7 @@ func TestAddressesOfAClustersMasters(t *testing.T) {
 	} {
 		var open atomic.Int32
 		c := NewCluster(&member{open: &open}, Options{
-			Name: "c", Census: NewCensus([]string{"c"}), Deployment: Deployment{Name: "d", MaxTTL: time.Second},
+			Name: "c", Census: NewCensus([]string{"c"}), Agreement: admission.Agreement{Deployment: "d", Nodes: []string{"c"}, MaxTTL: time.Second},
 			ConnectTimeout: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 		})
 		x := c.Look(t.Context(), []string{"10.0.0.1:1"}, func(string) (driver.Conn, error) {
@@ -155,7 +155,7 @@ func TestLookAtAClusterTriesToListen(t *testing.T) {
 	t.Parallel()
 	var open atomic.Int32
 	c := NewCluster(&deaf{member{open: &open}}, Options{
-		Name: "c", Census: NewCensus([]string{"c"}), Deployment: Deployment{Name: "d", MaxTTL: time.Second},
+		Name: "c", Census: NewCensus([]string{"c"}), Agreement: admission.Agreement{Deployment: "d", Nodes: []string{"c"}, MaxTTL: time.Second},
 		ConnectTimeout: time.Second, Logger: slog.New(slog.DiscardHandler),
 	})
 	defer c.Close()

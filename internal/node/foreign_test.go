@@ -18,11 +18,10 @@ func TestErrorsAreEscaped(t *testing.T) {
 	const evil = "\x1b[2J\u202e\n\xff"
 	text := driver.Reply{Kind: driver.Text, Text: evil}
 	array := driver.Reply{Kind: driver.Array, Array: []driver.Reply{text}}
-	d := Deployment{Name: "d", MaxTTL: time.Second}
 	_, recordErr := admission.ParseRecord("k", evil)
 	_, _, gatherErr := parseInspection(array, 0)
 	census := NewCensus([]string{"a", "b"})
-	a := d.agreement([]string{"a", "b"})
+	a := admission.Agreement{Deployment: "d", Nodes: []string{"a", "b"}, MaxTTL: time.Second}
 	setErr := admission.Decide(a, admission.Evidence{Record: &admission.Record{Nodes: map[string]string{evil: "run"}}}).Err
 	census.report(0, evil)
 	census.report(1, evil)

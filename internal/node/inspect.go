@@ -150,16 +150,11 @@ func (n *Node) reportRun(run string) {
 // the first vote finds out.
 func (n *Node) meet(ctx context.Context) (connection uint64, err error) {
 	// Where votes ask for an admission, they find out what a slot's master has recorded.
-	noQuarantine, at := n.options.Deployment.NoQuarantine, n.options.Clock.Now()
-	e, connection, err := n.look(ctx, noQuarantine, noQuarantine)
+	a, at := n.options.Agreement, n.options.Clock.Now()
+	e, connection, err := n.look(ctx, a.NoQuarantine, a.NoQuarantine)
 	if err != nil {
 		return connection, err
 	}
-	names, err := n.options.Deployment.named(e.record, n.options.Census)
-	if err != nil {
-		names = admission.Names(n.options.Census.members()) // nobody's agreement, until that is known
-	}
-	a := n.options.Deployment.agreement(names)
 	s := &sighting{connection: connection, run: e.run(), history: e.history(), expected: e.expected(a), at: at}
 	switch {
 	case e.unreadable != nil:
@@ -194,11 +189,7 @@ func (n *Node) judge(ctx context.Context, vouched bool) error {
 	if seen.unreadable != nil {
 		return fmt.Errorf("%w: %w", admission.ErrUnfit, seen.unreadable)
 	}
-	names, err := n.options.Deployment.named(seen.record, n.options.Census)
-	if err != nil {
-		return driver.NotSent(err)
-	}
-	a := n.options.Deployment.agreement(names)
+	a := n.options.Agreement
 	n.link.seen.Store(&sighting{connection: connection, run: seen.run(), history: seen.history(), expected: seen.expected(a)})
 	e := n.complete(ctx, a, seen)
 	e.Vouched = vouched
@@ -246,7 +237,7 @@ func (n *Node) open(ctx context.Context, a admission.Agreement, seen *evidence, 
 		}
 		return errChanged
 	}
-	r := n.newRecord(a, seen)
+	r := a.Record(seen.server())
 	r.Void = void
 	keys := n.deploymentKeys()
 	args := []string{script.Admit, seen.expected(a), r.Text(), seen.recordText, seen.info.flushes(), seen.noteText, seen.said()}
@@ -273,16 +264,6 @@ func (n *Node) open(ctx context.Context, a admission.Agreement, seen *evidence, 
 	return nil
 }
 
-// newRecord returns the record that the server that was seen must have for clients of a.
-func (n *Node) newRecord(a admission.Agreement, seen *evidence) *admission.Record {
-	r := &admission.Record{Server: seen.server(), Nodes: n.options.Census.members(),
-		MaxTTLMS: a.MaxTTL.Milliseconds(), NoQuarantine: a.NoQuarantine, Durable: a.Durable}
-	if seen.record != nil && seen.record.Agreement(a.Deployment).ID() == a.ID() {
-		r.Nodes = mergeRuns(seen.record.Nodes, r.Nodes)
-	}
-	return r
-}
-
 // quarantine notes on the node that its quarantine begins now.
 func (n *Node) quarantine(ctx context.Context, a admission.Agreement, seen *evidence) error {
 	// rule: quarantine-not-shortened
@@ -296,7 +277,7 @@ func (n *Node) quarantine(ctx context.Context, a admission.Agreement, seen *evid
 }
 
 func (n *Node) deploymentKeys() []string {
-	return deploymentKeys(n.options.Deployment.Name, n.options.slotTag)
+	return deploymentKeys(n.options.Agreement.Deployment, n.options.slotTag)
 }
 
 // warn logs once that a node may evict locks.

@@ -38,7 +38,7 @@ func deploymentKey(what, deployment, tag string) string {
 }
 
 func (n *Node) key(what string) string {
-	return deploymentKey(what, n.options.Deployment.Name, n.options.slotTag)
+	return deploymentKey(what, n.options.Agreement.Deployment, n.options.slotTag)
 }
 
 // deploymentKeys names the keys of the deployment's admission, record and quarantine.

@@ -39,7 +39,7 @@ func TestServerThatCannotBeLookedAt(t *testing.T) {
 		var told []error
 		conn := &away{renewed: renewed{scripted: scripted{answer: released}, reply: deleted}, failure: errors.New("connection reset")}
 		n := New(conn, Options{
-			Name: "n", Census: NewCensus([]string{"n"}), Deployment: Deployment{Name: "d", MaxTTL: time.Second, NoQuarantine: true},
+			Name: "n", Census: NewCensus([]string{"n"}), Agreement: admission.Agreement{Deployment: "d", Nodes: []string{"n"}, MaxTTL: time.Second, NoQuarantine: true},
 			ConnectTimeout: time.Second, Patience: time.Second, Logger: slog.New(slog.DiscardHandler),
 			Reachable: func(err error) { told = append(told, err) },
 		})

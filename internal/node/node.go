@@ -24,8 +24,10 @@ type Options struct {
 	// Index is the node's place in Census.
 	Index  int
 	Census *Census
-	// Deployment is the same for all nodes of a client.
-	Deployment Deployment
+	// Agreement is the same for all nodes of a client.
+	Agreement admission.Agreement
+	// Strict keeps out nodes that may evict locks. Clients need not agree on it.
+	Strict bool
 	// ConnectTimeout bounds connecting and inspecting.
 	ConnectTimeout time.Duration
 	// Replicas says which acknowledgement by replicas each vote needs.
@@ -100,8 +102,8 @@ func New(conn driver.Conn, o Options) *Node {
 	n := &Node{
 		options:      o,
 		conn:         conn,
-		admissionKey: deploymentKey("admitted", o.Deployment.Name, o.slotTag),
-		counterTTL:   milliseconds(o.Deployment.Quarantine()),
+		admissionKey: deploymentKey("admitted", o.Agreement.Deployment, o.slotTag),
+		counterTTL:   milliseconds(o.Agreement.Quarantine()),
 	}
 	n.inFlight = newInFlight()
 	n.votes.Store(n.inFlight)
@@ -123,7 +125,7 @@ func New(conn driver.Conn, o Options) *Node {
 		n.replicas = newReplicas(o.Replicas, n.key("barrier"), n.counterTTL)
 	}
 	if n.voting = o.voting; n.voting.SHA == "" {
-		n.voting = script.Voting(o.Deployment.Name)
+		n.voting = script.Voting(o.Agreement.Deployment)
 	}
 	if o.slotTag == "" {
 		o.Census.join(o.Index, n.record)

@@ -75,7 +75,7 @@ func (u *unable) of(command string, connection uint64) error {
 // first does a step by the first means of the given way that the node is capable of. A command that
 // the node does not know, or denies, was not executed, so the next means may follow.
 func (n *Node) first(way Way, all ...means) vote.Answer {
-	quarantine := !n.options.Deployment.NoQuarantine
+	quarantine := !n.options.Agreement.NoQuarantine
 	var refusals []error
 	for _, m := range all {
 		if way != AnyWay && way != m.way || quarantine && m.way != Scripts {

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/vote"
@@ -56,7 +57,7 @@ func TestNoTransaction(t *testing.T) {
 		} {
 			conn := &restricted{scripted: scripted{answer: released}}
 			n := New(conn, Options{
-				Name: "n", Census: NewCensus([]string{"n"}), Deployment: Deployment{Name: "d", MaxTTL: time.Second, NoQuarantine: true},
+				Name: "n", Census: NewCensus([]string{"n"}), Agreement: admission.Agreement{Deployment: "d", Nodes: []string{"n"}, MaxTTL: time.Second, NoQuarantine: true},
 				ConnectTimeout: time.Second, Patience: time.Second, Replicas: c.replicas, Logger: slog.New(slog.DiscardHandler),
 			})
 			if a := c.step(n); a.Verdict != vote.Refused || !strings.Contains(a.Err.Error(), "'evalsha'") || !strings.Contains(a.Err.Error(), "transaction") {
@@ -96,7 +97,7 @@ func (c *narrow) Do(ctx context.Context, args ...string) (driver.Reply, error) {
 func TestDeniedKey(t *testing.T) {
 	t.Parallel()
 	n := New(&narrow{scripted{answer: released}}, Options{
-		Name: "n", Census: NewCensus([]string{"n"}), Deployment: Deployment{Name: "d", MaxTTL: time.Second, NoQuarantine: true},
+		Name: "n", Census: NewCensus([]string{"n"}), Agreement: admission.Agreement{Deployment: "d", Nodes: []string{"n"}, MaxTTL: time.Second, NoQuarantine: true},
 		ConnectTimeout: time.Second, Patience: time.Second, Logger: slog.New(slog.DiscardHandler),
 	})
 	defer n.background.Wait()

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/vote"
 )
@@ -60,7 +61,7 @@ func TestVoteAfterAQuarantine(t *testing.T) {
 		} {
 			votes := 0
 			n := New(&renewed{scripted: scripted{answer: released}, reply: c.reply}, Options{
-				Name: "n", Census: NewCensus([]string{"n"}), Deployment: Deployment{Name: "d", MaxTTL: time.Second, NoQuarantine: true},
+				Name: "n", Census: NewCensus([]string{"n"}), Agreement: admission.Agreement{Deployment: "d", Nodes: []string{"n"}, MaxTTL: time.Second, NoQuarantine: true},
 				ConnectTimeout: time.Second, Patience: time.Second, Logger: slog.New(slog.DiscardHandler), Admitted: func(string) { votes++ },
 			})
 			run := strings.Repeat("r", 40)

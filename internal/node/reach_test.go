@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/vote"
 )
@@ -90,7 +91,7 @@ func TestReachOfASilentNode(t *testing.T) {
 		}
 		conn := &hung{over: make(chan struct{})}
 		n := New(conn, Options{
-			Name: "n", Census: NewCensus([]string{"n"}), Deployment: Deployment{Name: "d", MaxTTL: time.Second, NoQuarantine: true},
+			Name: "n", Census: NewCensus([]string{"n"}), Agreement: admission.Agreement{Deployment: "d", Nodes: []string{"n"}, MaxTTL: time.Second, NoQuarantine: true},
 			ConnectTimeout: time.Second, Patience: time.Second, Logger: slog.New(slog.DiscardHandler),
 			Reachable: func(err error) { told = append(told, err) },
 		})

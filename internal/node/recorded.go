@@ -32,10 +32,7 @@ func (n *Node) JudgeRecord(ctx context.Context, x *Examination) *Record {
 		return nil
 	}
 	r := &Record{Agreement: *x.Recorded, Void: x.Void, RunID: x.evidence.record.Run}
-	d := n.options.Deployment
-	if names, err := d.named(x.evidence.record, n.options.Census); err == nil {
-		r.Agrees = r.ID() == d.agreement(names).ID()
-	}
+	r.Agrees = r.ID() == n.options.Agreement.ID()
 	if err := errors.Join(x.Err, x.refused, x.evidence.unreadable); err != nil {
 		r.Status, r.Reason = StatusUnclear, err
 		return r

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/vote"
 )
@@ -71,7 +72,7 @@ func TestEachGrantIsAcknowledged(t *testing.T) {
 			"held": {array(driver.Reply{Kind: driver.Text, Text: "theirs"}, number(5)), acquire, vote.Held},
 		} {
 			n := New(&renewed{scripted: scripted{answer: released}, reply: c.reply}, Options{
-				Name: "n", Census: NewCensus([]string{"n"}), Deployment: Deployment{Name: "d", MaxTTL: time.Second, NoQuarantine: true},
+				Name: "n", Census: NewCensus([]string{"n"}), Agreement: admission.Agreement{Deployment: "d", Nodes: []string{"n"}, MaxTTL: time.Second, NoQuarantine: true},
 				ConnectTimeout: time.Second, Patience: time.Second, Logger: slog.New(slog.DiscardHandler),
 				Replicas: Replicas{Conn: &acknowledging{history: strings.Repeat("r", 40) + " " + strings.Repeat("i", 40)}, Want: 2, Limit: time.Second},
 			})

@@ -37,19 +37,16 @@ func (n *Node) reset(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d := n.options.Deployment
-	a := d.agreement(admission.Names(n.options.Census.members()))
+	a := n.options.Agreement
 	longest := a.Quarantine()
 	for _, r := range append(n.othersRecords(ctx), seen.record) {
 		if r != nil {
-			longest = max(longest, r.Agreement(d.Name).Quarantine())
+			longest = max(longest, r.Agreement(a.Deployment).Quarantine())
 		}
 	}
 	note := admission.NewNote(seen.server(), seen.now, longest).After(seen.noteText)
-	r := &admission.Record{Server: seen.server(), Nodes: n.options.Census.members(),
-		MaxTTLMS: a.MaxTTL.Milliseconds(), NoQuarantine: a.NoQuarantine, Durable: a.Durable}
 	reply, err := eval(ctx, n.conn, script.Quarantine.Text, n.deploymentKeys(),
-		[]string{seen.run(), seen.info["master_replid"], note.Text(), seen.recordText, seen.noteText, r.Text()})
+		[]string{seen.run(), seen.info["master_replid"], note.Text(), seen.recordText, seen.noteText, a.Record(seen.server()).Text()})
 	switch {
 	case err != nil:
 		return err
@@ -58,7 +55,7 @@ func (n *Node) reset(ctx context.Context) error {
 	}
 	n.link.forget()
 	n.admission.forget()
-	n.options.Logger.Info("node reset", "node", n.Name(), "run_id", seen.run(), "deployment", d.Name)
+	n.options.Logger.Info("node reset", "node", n.Name(), "run_id", seen.run(), "deployment", a.Deployment)
 	return nil
 }
 

@@ -160,7 +160,7 @@ func (n *Node) lookAtSlot(ctx context.Context, whole bool) (*evidence, error) {
 
 // shardKey names the key of a master's record.
 func (n *Node) shardKey(m *master) string {
-	return deploymentKey("deployment", n.options.Deployment.Name, m.home())
+	return deploymentKey("deployment", n.options.Agreement.Deployment, m.home())
 }
 
 // peer is another master of the Cluster.
@@ -195,7 +195,7 @@ func (n *Node) peers(ctx context.Context, s *shard) []peer {
 
 // completeShard is complete for a slot.
 func (n *Node) completeShard(ctx context.Context, a admission.Agreement, seen *evidence) admission.Evidence {
-	e, s := seen.of(n.options.Deployment), seen.shard
+	e, s := seen.of(n.options.Strict), seen.shard
 	e.Shard = &admission.Shard{Slot: s.slot, Held: s.master.held, Epoch: s.master.epoch, Masters: 1 + len(s.others)}
 	if !e.NeedsOthers() && !e.Foreign(a, seen.marker) {
 		return e
@@ -213,7 +213,7 @@ func (n *Node) completeShard(ctx context.Context, a admission.Agreement, seen *e
 
 // register writes into the master's record which slots it has, unless the record says so already.
 func (n *Node) register(ctx context.Context, a admission.Agreement, seen *evidence, e *admission.Evidence) error {
-	r := n.newRecord(a, seen)
+	r := a.Record(seen.server())
 	if !e.Renew(r) {
 		return nil
 	}

@@ -139,7 +139,7 @@ func TestSightingOfAnotherConnection(t *testing.T) {
 			return n.Acquire(t.Context(), vote.Acquire{Key: "x", ID: "mine", TTL: time.Second, Proposed: 7})
 		}
 		n = New(conn, Options{
-			Name: "n", Census: NewCensus([]string{"n"}), Deployment: Deployment{Name: "d", MaxTTL: 30 * time.Second, NoQuarantine: true},
+			Name: "n", Census: NewCensus([]string{"n"}), Agreement: admission.Agreement{Deployment: "d", Nodes: []string{"n"}, MaxTTL: 30 * time.Second, NoQuarantine: true},
 			ConnectTimeout: time.Second, Patience: time.Second, Logger: slog.New(warned(stall(conn, func() { acquire() }))),
 		})
 		t.Cleanup(n.Close)
@@ -166,7 +166,7 @@ func TestWriteAfterTheServerWasReplaced(t *testing.T) {
 	for looks := 1; looks < 20; looks++ { // at the connection, until it leads to another server
 		conn := &moving{records: map[int]string{1: `{"nodes":{"n":""},"max_ttl_ms":1000,"no_quarantine":true}`}}
 		n := New(conn, Options{
-			Name: "n", Census: NewCensus([]string{"n"}), Deployment: Deployment{Name: "d", MaxTTL: 30 * time.Second, NoQuarantine: true},
+			Name: "n", Census: NewCensus([]string{"n"}), Agreement: admission.Agreement{Deployment: "d", Nodes: []string{"n"}, MaxTTL: 30 * time.Second, NoQuarantine: true},
 			ConnectTimeout: time.Second, Patience: time.Second, Logger: slog.New(slog.DiscardHandler),
 		})
 		t.Cleanup(n.Close)

@@ -219,7 +219,7 @@ func (v *view) told() {
 
 // newView returns the view of a Cluster.
 func (c *Cluster) newView() *view {
-	name := c.options.Deployment.Name
+	name := c.options.Agreement.Deployment
 	return &view{
 		more: make(chan struct{}),
 		ask: func(ctx context.Context, tag string) (driver.Reply, error) {

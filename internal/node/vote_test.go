@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/vote"
@@ -45,7 +46,7 @@ func (c *renewed) EvalSHA(ctx context.Context, sha string, keys, args []string) 
 func voter(t *testing.T, conn driver.Conn, batchAbove int) *Batched {
 	t.Helper()
 	n := Batch(New(conn, Options{
-		Name: "n", Census: NewCensus([]string{"n"}), Deployment: Deployment{Name: "d", MaxTTL: 30 * time.Second, NoQuarantine: true},
+		Name: "n", Census: NewCensus([]string{"n"}), Agreement: admission.Agreement{Deployment: "d", Nodes: []string{"n"}, MaxTTL: 30 * time.Second, NoQuarantine: true},
 		ConnectTimeout: time.Second, Patience: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 	}), batchAbove)
 	t.Cleanup(n.Close)

@@ -68,7 +68,7 @@ var allowed = map[string][]string{
 	"cmd/redlatch-torture/internal/demo":            {".", "internal/redistest", "cmd/redlatch-torture/internal/engine", "cmd/redlatch-torture/internal/spawn"},
 	"cmd/redlatch-torture/internal/engine":          {".", "etcd", "zookeeper", "internal/redistest", "cmd/redlatch-torture/internal/spawn"},
 	"cmd/redlatch-torture/internal/spawn":           {},
-	"cmd/redlatch-torture/internal/torture":         {".", "fence", "internal/node", "internal/quorum", "internal/redisconn", "internal/redistest", "internal/torture/worker", "cmd/redlatch-torture/internal/engine", "cmd/redlatch-torture/internal/spawn", "cmd/redlatch-torture/internal/torture/history", "cmd/redlatch-torture/internal/torture/judge", "cmd/redlatch-torture/internal/torture/report"},
+	"cmd/redlatch-torture/internal/torture":         {".", "fence", "internal/admission", "internal/node", "internal/quorum", "internal/redisconn", "internal/redistest", "internal/torture/worker", "cmd/redlatch-torture/internal/engine", "cmd/redlatch-torture/internal/spawn", "cmd/redlatch-torture/internal/torture/history", "cmd/redlatch-torture/internal/torture/judge", "cmd/redlatch-torture/internal/torture/report"},
 	"cmd/redlatch-torture/internal/torture/history": {"internal/torture/worker"},
 	"cmd/redlatch-torture/internal/torture/judge":   {"cmd/redlatch-torture/internal/torture/history"},
 	"cmd/redlatch-torture/internal/torture/report":  {"cmd/redlatch-torture/internal/torture/history", "cmd/redlatch-torture/internal/torture/judge"},

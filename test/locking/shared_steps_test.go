@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/redisconn"
@@ -33,7 +34,7 @@ func newReadersNode(t *testing.T, s *redistest.Server) readersNode {
 		t.Fatal(err)
 	}
 	n := node.New(conn, node.Options{
-		Name: "n", Census: node.NewCensus([]string{"n"}), Deployment: node.Deployment{Name: "steps", MaxTTL: 3 * time.Minute, NoQuarantine: true},
+		Name: "n", Census: node.NewCensus([]string{"n"}), Agreement: admission.Agreement{Deployment: "steps", Nodes: []string{"n"}, MaxTTL: 3 * time.Minute, NoQuarantine: true},
 		ConnectTimeout: locktest.Patience, Patience: locktest.Patience, Logger: slog.New(slog.DiscardHandler), Woken: func(vote.WakeUp) {},
 	})
 	t.Cleanup(n.Close)

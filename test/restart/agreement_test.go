@@ -181,6 +181,15 @@ type newcomer struct {
 	values  []string
 }
 
+// nameByAddress leaves the names of the nodes out, so that their addresses are their names.
+func nameByAddress(c *redlatch.Config) {
+	urls := make([]string, len(c.Nodes))
+	for i, url := range c.Nodes {
+		urls[i], _, _ = strings.Cut(url, "#")
+	}
+	c.Nodes = urls
+}
+
 func newcomers() []newcomer {
 	return []newcomer{
 		{"a larger MaxTTL", func(c *redlatch.Config) { *c = locktest.WithMaxTTL(*c, 50*time.Second) }, []string{"MaxTTL 40s", "MaxTTL 50s", "--max-ttl 50s"}},
@@ -188,6 +197,7 @@ func newcomers() []newcomer {
 		{"no quarantine", func(c *redlatch.Config) { c.NoQuarantine = true }, []string{"MaxTTL 40s", "NoQuarantine", "--no-quarantine"}},
 		{"Durable", func(c *redlatch.Config) { c.Durable = true }, []string{"MaxTTL 40s", "Durable", "--durable"}},
 		{"fewer nodes", func(c *redlatch.Config) { c.Nodes = c.Nodes[:2] }, []string{"[n0 n1 n2]", "[n0 n1]"}},
+		{"other addresses", nameByAddress, []string{"[n0 n1 n2]", "[127.0.0.1:", "such as #n0"}},
 	}
 }
 
@@ -207,7 +217,7 @@ func (n newcomer) askForAll(t *testing.T, c redlatch.Config, held *redlatch.Lock
 		"no queue":     func() error { return errorOf(client.Lock(ctx, held.Name(), redlatch.WithoutQueue())) },
 		"Take":         func() error { return errorOf(oneshot.New(client).Take(ctx, "free", "me", time.Second)) },
 		"ExtendTake":   func() error { return errorOf(oneshot.New(client).Extend(ctx, "taken", id, c.MaxTTL)) },
-		"Admit":        func() error { return client.Admit(ctx, "n0") },
+		"Admit":        func() error { return client.Admit(ctx, c.Nodes[0]) },
 	} {
 		err := ask()
 		for locktest.Late(err) && ctx.Err() == nil {

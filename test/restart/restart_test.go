@@ -275,10 +275,10 @@ func TestAnotherNodeSetIsRefused(t *testing.T) {
 		}
 	}
 
-	// The same servers under other addresses are the same set.
+	// The same servers under other addresses are the same set by their recorded names.
 	var proxied []string
-	for _, proxy := range redistest.Proxies(t, servers) {
-		proxied = append(proxied, proxy.URL())
+	for i, proxy := range redistest.Proxies(t, servers) {
+		proxied = append(proxied, proxy.URL()+"#"+servers[i].Addr())
 	}
 	same := quarantineClient(t, proxied, true, false)
 	locktest.TryLock(t, same, "y")

@@ -31,7 +31,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/internal/redisconn"
 	"github.com/redlatch/redlatch/internal/torture/worker"
@@ -239,7 +239,7 @@ func drift(ttl time.Duration) time.Duration { return quorum.Drift(ttl) }
 // quarantine returns how long a node may stay out that came back empty. That is up to 2 s longer than the
 // quarantine itself, since a server tells its uptime in whole seconds, and clients ask only now and then.
 func quarantine(ttl time.Duration) time.Duration {
-	return node.Deployment{MaxTTL: ttl}.Quarantine() + 2*time.Second
+	return admission.Agreement{MaxTTL: ttl}.Quarantine() + 2*time.Second
 }
 
 // durable reports whether a node, from 0, has its data on disk before it answers.
