@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/cmd/internal/commandline"
 	"github.com/redlatch/redlatch/doctor"
+	"github.com/redlatch/redlatch/internal/admission"
 )
 
 // deploymentShowCmd is `redlatch deployment show`. It prints to stdout.
@@ -119,8 +121,11 @@ func (s *deploymentShowCmd) text(cfg redlatch.Config, reports []doctor.Report, c
 
 // differenceText says what is to be done where not all nodes have recorded the settings.
 func (s *deploymentShowCmd) differenceText(reports []doctor.Report) string {
-	cluster, differs, unfit := false, false, false
+	cluster, differs, unfit, same := false, false, false, ""
 	for _, node := range reports {
+		if other, ok := errors.AsType[*admission.DisagreementError](node.Reason); ok && node.OtherSet != nil {
+			same = "name the same nodes (" + other.Renaming() + "); else "
+		}
 		unfit = unfit || node.Recorded == nil && node.Status == doctor.StatusUnfit
 		cluster = cluster || node.Cluster != nil
 		differs = differs || node.Err == nil && !has(node) && (node.Recorded != nil || node.Unreadable != nil)
@@ -131,9 +136,9 @@ func (s *deploymentShowCmd) differenceText(reports []doctor.Report) string {
 	case !differs:
 		return "a node has no record yet: the first client that it votes for writes one"
 	case cluster:
-		return "they differ: " + clusterRemedy
+		return "they differ: " + same + clusterRemedy
 	}
-	return "they differ: " + s.setHint()
+	return "they differ: " + same + s.setHint()
 }
 
 // statusText says whether the node votes for clients with the recorded settings.
