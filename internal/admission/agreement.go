@@ -100,7 +100,7 @@ func (e *DisagreementError) Error() string {
 
 // Renaming says what to do where the client's nodes are the recorded ones under other addresses.
 func (e *DisagreementError) Renaming() string {
-	return "if they are the same under other addresses, end each URL with its recorded name, such as #" + printable.Text(e.Recorded.Nodes[0])
+	return "if they are the same under other addresses, give them the recorded names, each at the end of its URL, such as #" + printable.Text(e.Recorded.Nodes[0])
 }
 
 // flags returns the flags that the command needs to set the client's settings.
