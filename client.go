@@ -128,11 +128,17 @@ func open(config Config, around hook.Surroundings) (*Client, error) {
 	if around.Dial != nil {
 		dial = func(e endpoint) (driver.Conn, error) { return around.Dial(e.name) }
 	}
-	names := make([]string, len(endpoints))
-	for i, e := range endpoints {
-		names[i] = e.name
+	c := &Client{
+		config:   config,
+		clock:    clock.NewAlarms(around.Clock),
+		draw:     around.Draw,
+		random:   around.Random,
+		census:   censusOf(endpoints),
+		held:     make(map[*Lock]struct{}),
+		attempts: make(chan struct{}, maxAttempts),
+		tidying:  make(chan struct{}, maxReleases),
+		singly:   around.Singly,
 	}
-	c := &Client{config: config, clock: clock.NewAlarms(around.Clock), draw: around.Draw, random: around.Random, census: node.NewCensus(names), held: make(map[*Lock]struct{}), attempts: make(chan struct{}, maxAttempts), tidying: make(chan struct{}, maxReleases), singly: around.Singly}
 	c.opened = c.clock.Mono()
 	c.life, c.end = context.WithCancelCause(context.Background())
 	waiter := string(c.appendSecret(nil)) + labelMark + url.QueryEscape(config.Label)

@@ -122,6 +122,15 @@ func (c Config) replicas(conn driver.Conn, e endpoint, dial func(endpoint) (driv
 	return r, nil
 }
 
+// censusOf returns the census of the nodes at endpoints.
+func censusOf(endpoints []endpoint) *node.Census {
+	names := make([]string, len(endpoints))
+	for i, e := range endpoints {
+		names[i] = e.name
+	}
+	return node.NewCensus(names)
+}
+
 // nodeOptions returns the options of the i-th node, at e.
 func (c Config) nodeOptions(i int, e endpoint, census *node.Census) node.Options {
 	return node.Options{

@@ -102,11 +102,7 @@ func patients(config Config, names []string) (patients []hook.Patient, keys []st
 			return nil, nil, 0, err
 		}
 	}
-	nodeNames := make([]string, len(endpoints))
-	for i, e := range endpoints {
-		nodeNames[i] = e.name
-	}
-	census := node.NewCensus(nodeNames)
+	census := censusOf(endpoints)
 	for i, e := range endpoints {
 		p := hook.Patient{Name: e.name, User: e.options.Username}
 		conn, err := e.dial()
