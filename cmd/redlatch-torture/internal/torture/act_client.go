@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -136,6 +137,13 @@ var strangers = []strangeness{
 	{"a shorter MaxTTL", func(c *redlatch.Config) { c.TTL, c.MaxTTL = c.TTL/2, c.MaxTTL/2 }},
 	{"a longer MaxTTL", func(c *redlatch.Config) { c.TTL, c.MaxTTL = 2*c.TTL, 2*c.MaxTTL }},
 	{"no quarantine", func(c *redlatch.Config) { c.NoQuarantine = true }},
+	{"other names", func(c *redlatch.Config) {
+		c.Nodes = slices.Clone(c.Nodes)
+		for i, url := range c.Nodes {
+			address, _, _ := strings.Cut(url, "#")
+			c.Nodes[i] = fmt.Sprintf("%s#other%d", address, i)
+		}
+	}},
 	{"other nodes", func(c *redlatch.Config) { c.Nodes = c.Nodes[1:] }},
 }
 
