@@ -111,7 +111,11 @@ func TestClusterReaderAtAMasterWithAnotherClock(t *testing.T) {
 				must(t, c.MoveSlot(locktest.Within(t, locktest.Patience), storm.SlotOf(name), to, nil))
 				c.admit(t, client)
 
-				readers, err := redlatch.Readers(t.Context(), c.config, name)
+				var readers []redlatch.Reader
+				err := locktest.InTime(func() (err error) {
+					readers, err = redlatch.Readers(t.Context(), c.config, name)
+					return err
+				})
 				if err != nil || held.Err() == nil && (len(readers) != 1 || readers[0].Left <= 0 || readers[0].Left > c.config.TTL) {
 					t.Errorf("the readers are %v, %v; want one, which has %v left at most", readers, err, c.config.TTL)
 				}
