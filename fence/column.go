@@ -18,7 +18,8 @@ import (
 //
 // Entering is an UPDATE of the row, after which the transaction has it locked and reads and writes what it likes:
 //
-//	UPDATE account SET fencing_token = $token WHERE id = $id AND COALESCE(fencing_token, 0) <= $token
+//	UPDATE account SET fencing_token = $token
+//	 WHERE id = $id AND COALESCE(fencing_token, 0) <= $token AND (SELECT COUNT(*) FROM account WHERE id = $id) = 1
 //
 // # In your own statements
 //
@@ -38,7 +39,8 @@ type Column struct {
 	// Table has the rows to guard. It goes into statements as it is. Required.
 	Table string
 
-	// Key is the column that tells one row from all others, of any type. Defaults to "id".
+	// Key is the column that tells one row from all others, of any type. A key that several rows have is refused. Defaults
+	// to "id".
 	Key string
 
 	// Token is the column, BIGINT, that holds the largest token; NULL stands for none. Defaults to "fencing_token".
@@ -74,9 +76,7 @@ func (c Column) enter(ctx context.Context, tx Tx, key any, token uint64) error {
 	if err != nil {
 		return err
 	}
-	update := fmt.Sprintf("UPDATE %s SET %s = $1 WHERE %s = $2 AND COALESCE(%s, 0) <= $1", c.Table, c.Token, c.Key, c.Token)
-	query := fmt.Sprintf("SELECT COALESCE(%s, 0) FROM %s WHERE %s = $1", c.Token, c.Table, c.Key)
-	return c.announce(ctx, tx, update, query, key, token)
+	return c.announce(ctx, tx, c.Token+" = $1", "COALESCE("+c.Token+", 0)", key, token)
 }
 
 // complete fills in the defaults and checks the names.
@@ -92,15 +92,19 @@ func (c Column) complete() (Column, error) {
 	)
 }
 
-// announce runs the statement that enters. If that takes no token, it runs the one that tells which token is in the
-// way.
-func (c Column) announce(ctx context.Context, tx Tx, update, query string, key any, token uint64) error {
+// announce sets what set says in the row, unless seen, which is the largest token there, is larger than this one. If that
+// takes no token, it asks why.
+func (c Column) announce(ctx context.Context, tx Tx, set, seen string, key any, token uint64) error {
 	if err := checkContext(ctx); err != nil {
 		return err
 	}
 	if err := checkToken(token); err != nil {
 		return err
 	}
+	// Of several rows with the key, some could take the token and others refuse it: then neither answer would be right.
+	update := fmt.Sprintf("UPDATE %[1]s SET %[2]s WHERE %[3]s = $2 AND %[4]s <= $1 AND (SELECT COUNT(*) FROM %[1]s WHERE %[3]s = $2) = 1",
+		c.Table, set, c.Key, seen)
+	query := fmt.Sprintf("SELECT COUNT(*), COALESCE(MAX(%s), 0) FROM %s WHERE %s = $1", seen, c.Table, c.Key)
 	resource := fmt.Sprintf("%s[%v]", c.Table, key)
 
 	// The second turn is for a row that was inserted between the two statements of the first turn.
@@ -113,18 +117,19 @@ func (c Column) announce(ctx context.Context, tx Tx, update, query string, key a
 		if err != nil {
 			return fmt.Errorf("fence: entering %s: %w", resource, err)
 		}
-		switch {
-		case n == 1:
+		if n == 1 {
 			return nil
-		case n > 1:
-			// Others with the same key may have refused the token: then neither answer would be right.
-			return fmt.Errorf("%w: %s matches %d rows: Column.Key must be a unique column", ErrInvalid, resource, n)
 		}
-		var largest int64
-		if err := tx.QueryRowContext(ctx, query, key).Scan(&largest); err != nil {
+		var rows, largest int64
+		if err = tx.QueryRowContext(ctx, query, key).Scan(&rows, &largest); err == nil && rows == 0 {
+			err = sql.ErrNoRows
+		}
+		switch {
+		case err != nil:
 			return fmt.Errorf("fence: entering %s: %w", resource, err)
-		}
-		if uint64(largest) > token {
+		case rows > 1:
+			return fmt.Errorf("%w: %s matches %d rows: Column.Key must be a unique column", ErrInvalid, resource, rows)
+		case uint64(largest) > token:
 			return &StaleError{Resource: resource, Token: token, Largest: uint64(largest)}
 		}
 	}

@@ -104,10 +104,8 @@ func (c Column) enterShared(ctx context.Context, tx Tx, key any, token uint64) e
 	}
 	writer := written("", c.Token, c.Writer, c.Reader)
 	largest := fmt.Sprintf("CASE WHEN COALESCE(%[1]s, 0) > $1 THEN %[1]s ELSE $1 END", c.Token)
-	update := fmt.Sprintf("UPDATE %[1]s SET %[2]s = %[3]s, %[4]s = %[5]s, %[6]s = %[5]s WHERE %[7]s = $2 AND %[3]s <= $1",
-		c.Table, c.Writer, writer, c.Token, largest, c.Reader, c.Key)
-	query := fmt.Sprintf("SELECT %s FROM %s WHERE %s = $1", writer, c.Table, c.Key)
-	err = c.announce(ctx, tx, update, query, key, token)
+	set := fmt.Sprintf("%s = %s, %s = %[5]s, %[4]s = %[5]s", c.Writer, writer, c.Token, c.Reader, largest)
+	err = c.announce(ctx, tx, set, writer, key, token)
 	return explainColumn(err, "add them to the table, both BIGINT, or name them in Column.Writer and Column.Reader")
 }
 

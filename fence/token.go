@@ -16,8 +16,8 @@ var (
 	ErrStale = errors.New("fence: stale token")
 
 	// ErrInvalid is found by errors.Is in every error about an argument or a setting that cannot be right, such as
-	// token 0 or an empty resource name. Nothing was sent and nothing was changed, except where a Column's Key turned out to
-	// be the same in several rows: roll the transaction back.
+	// token 0 or an empty resource name. Nothing was changed. Nothing was sent either, except where a Column's Key turned out
+	// to be the same in several rows.
 	ErrInvalid = errors.New("fence: invalid argument")
 )
 

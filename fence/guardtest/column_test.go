@@ -41,12 +41,27 @@ func TestColumn(t *testing.T) {
 			if err := enter(byID, 3, 33); !errors.Is(err, sql.ErrNoRows) || errors.Is(err, fence.ErrStale) {
 				t.Errorf("no such row: %v, want sql.ErrNoRows", err)
 			}
-			byKind := fence.Column{Table: `"order"`, Key: "kind", Token: "other"}
-			if err := enter(byKind, "x", fence.MaxToken); !errors.Is(err, fence.ErrInvalid) {
-				t.Errorf("a key of two rows: %v, want ErrInvalid", err)
-			}
 			if err := enter(fence.Column{Table: "nowhere"}, 1, 33); err == nil || errors.Is(err, fence.ErrStale) {
 				t.Errorf("no such table: %v", err)
+			}
+		})
+	}
+}
+
+// TestColumnOfSeveralRows pins that a key of several rows is refused, whichever of them have seen a larger token.
+func TestColumnOfSeveralRows(t *testing.T) {
+	for name, db := range map[string]*sql.DB{"PostgreSQL": postgresDB(t, ""), "SQLite": sqliteDB(t, "")} {
+		t.Run(name, func(t *testing.T) {
+			exec(t, db, "CREATE TABLE account (id BIGINT PRIMARY KEY, owner TEXT, fencing_token BIGINT, fencing_writer BIGINT, fencing_reader BIGINT)",
+				"INSERT INTO account (id, owner, fencing_token) VALUES (1, 'none', NULL), (2, 'none', NULL), (3, 'one', 35), (4, 'one', NULL), (5, 'all', 35), (6, 'all', 36)")
+			guard := fence.Column{Table: "account", Key: "owner"}
+			for _, owner := range []string{"none", "one", "all"} {
+				fn := func(*sql.Tx) error { t.Errorf("%s: it is let in", owner); return nil }
+				for _, err := range []error{guard.Do(t.Context(), db, owner, 34, fn), guard.DoShared(t.Context(), db, owner, 34, fn)} {
+					if !errors.Is(err, fence.ErrInvalid) || errors.Is(err, fence.ErrStale) || !strings.Contains(err.Error(), "Column.Key") {
+						t.Errorf("%s: %v, want ErrInvalid with the setting", owner, err)
+					}
+				}
 			}
 		})
 	}
