@@ -80,7 +80,7 @@ func (l *Lock) awaitWork() {
 		if left <= 0 {
 			return
 		}
-		timer := time.NewTimer(left)
+		timer := time.NewTimer(min(left, sleepCheck)) // which sleeps with the machine
 		select {
 		case <-l.work:
 			timer.Stop()

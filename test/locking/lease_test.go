@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -73,6 +74,41 @@ func TestHolderIsToldAfterASleep(t *testing.T) {
 		}
 	case <-time.After(locktest.Patience): // before the timer of the lock's end
 		t.Error("nobody said that the lock was lost")
+	}
+}
+
+// Close that waits for the work under a lead ends soon after the machine slept, when the work cannot rely on it any more.
+func TestCloseOfALeadAfterASleep(t *testing.T) {
+	t.Parallel()
+	server := locktest.Shared(t, 1)[0]
+	machine := &ticking{starved{Clock: clock.System}}
+	dial := func(string) (driver.Conn, error) { return connTo(server.URL()) }
+	client := locktest.OpenIn(t, locktest.Config(server.URL()), hook.Surroundings{Clock: machine, Dial: dial})
+	leads, closing, hang := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer close(hang)
+	work.Go(func() {
+		client.Campaign(context.Background(), t.Name(), func(ctx context.Context) error {
+			close(leads)
+			<-ctx.Done()
+			close(closing)
+			<-hang
+			return nil
+		})
+	})
+	<-leads
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		client.Close()
+	}()
+	<-closing
+	machine.slept.Store(int64(2 * locktest.TTL))
+	select {
+	case <-closed:
+	case <-time.After(locktest.Patience): // before the end of the validity by the clock that slept
+		t.Error("Close waits for the work")
 	}
 }
 
