@@ -60,6 +60,9 @@
 // tells, and no client does, except one that comes from one ensemble to the other: it is granted
 // nothing there.
 //
+// If the servers refuse a release, as when rights were taken away, waiters get the lock after its TTL once they have those
+// rights, and single tries that have not seen it before when the client that held it is closed or its session has ended.
+//
 // A waiter whose process dies holds up those behind it for half a second after they notice it, and
 // holds up single tries until its session has ended.
 //

@@ -140,6 +140,42 @@ func TestEndOfDetachedIsRefused(t *testing.T) { // alone, because it looks at wh
 	}
 }
 
+// Servers that refuse a release leave the lock to those who watch it for its TTL, once they may take it, and to others
+// when the client that held it is closed.
+func TestReleaseIsRefused(t *testing.T) {
+	t.Parallel()
+	e := common(t)
+	conn := connect(t, e)
+	ensemble := zookeeper.Ensemble{Servers: e.Addrs(), Root: enginetest.Root(t)}
+	holder := open(t, enginetest.Config, ensemble)
+	waited, tried := enginetest.Lock(t, holder, "waited"), enginetest.Lock(t, holder, "tried")
+	permit := func(permissions int32) {
+		t.Helper()
+		for _, name := range []string{"waited", "tried"} {
+			if _, err := conn.SetACL(ensemble.Root+"/lock:"+name, zk.WorldACL(permissions), -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	permit(zk.PermRead | zk.PermCreate | zk.PermAdmin)
+	for _, lock := range []*redlatch.Lock{waited, tried} {
+		if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrRefused) || !errors.Is(err, zk.ErrNoAuth) {
+			t.Errorf("%s: %v", lock.Name(), err)
+		}
+	}
+	permit(zk.PermAll)
+	enginetest.Unlock(t, enginetest.Lock(t, open(t, enginetest.Config, ensemble), "waited")) // after a TTL
+	if _, err := locktest.TryInTime(t, open(t, enginetest.Config, ensemble), "tried"); !errors.Is(err, redlatch.ErrHeld) {
+		t.Errorf("while the client lives: %v", err)
+	}
+	holder.Close()
+	next, err := locktest.TryInTime(t, open(t, enginetest.Config, ensemble), "tried")
+	if err != nil {
+		t.Fatal("after its Close: ", err)
+	}
+	enginetest.Unlock(t, next)
+}
+
 // asks waits until a goroutine is, or none is, in what the text names.
 func asks(t *testing.T, want bool, what string) {
 	t.Helper()
