@@ -90,6 +90,18 @@ func TestContents(t *testing.T) {
 	}
 }
 
+// Servers give one number to many once they have counted to 2^31 − 1. Then all clients see one order, whichever the server
+// names them in.
+func TestWaitersOfOneNumber(t *testing.T) {
+	t.Parallel()
+	children := []string{"wait:b:2147483647", "wait:a:2147483647", "wait:c:-2147483648", "wait:d:2147483646"}
+	want := parseContents(children).waiters
+	slices.Reverse(children)
+	if got := parseContents(children).waiters; !slices.Equal(got, want) || got[0].name != "d" || got[3].name != "c" {
+		t.Errorf("%v, and %v", got, want)
+	}
+}
+
 func TestTokensGrow(t *testing.T) {
 	t.Parallel()
 	s := &store{base: 1 << 50}

@@ -56,7 +56,8 @@ func keyOf(root, path string) (key string, ok bool) {
 // waiter is a place in a wait queue.
 type waiter struct {
 	name string
-	// number is given by the server. After 2^31 it goes on below 0.
+	// number is given by the server, one for each node that was made under the lock's. After 2^31 − 1 it gives this number
+	// again and, while several requests are under way, the next ones, which are below 0.
 	number int32
 	node   string
 }
@@ -99,7 +100,9 @@ func parseContents(children []string) contents {
 		}
 	}
 	c.foreign = held != leases
-	slices.SortFunc(c.waiters, func(a, b waiter) int { return cmp.Compare(a.number-b.number, 0) })
+	slices.SortFunc(c.waiters, func(a, b waiter) int {
+		return cmp.Or(cmp.Compare(a.number-b.number, 0), cmp.Compare(a.node, b.node)) // one order for all clients
+	})
 	return c
 }
 
