@@ -329,7 +329,7 @@ func checkTTL(setting string, ttl, most time.Duration) error {
 	case ttl <= quorum.Drift(ttl):
 		return invalid("%s is %v: nothing is left of it after the drift of %v", setting, ttl, quorum.Drift(ttl))
 	case ttl > most:
-		return invalid("%s is %v, more than Config.MaxTTL, %v: raise MaxTTL, for all clients, with redlatch deployment set", setting, ttl, most)
+		return invalid("%s is %v, more than Config.MaxTTL, %v: raise MaxTTL (on Redis, for all clients, with redlatch deployment set)", setting, ttl, most)
 	}
 	return nil
 }

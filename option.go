@@ -181,7 +181,7 @@ func (c *Client) checkMinHold(r *settings) error {
 	case r.minHold < 0:
 		return invalid("WithMinHold is %v: it must not be negative", r.minHold)
 	case r.minHold > longest:
-		return invalid("WithMinHold is %v: with Config.MaxTTL %v the servers keep a lock by themselves for %v at most, which is MaxTTL without its drift: raise MaxTTL, for all clients, with redlatch deployment set", r.minHold, c.config.MaxTTL, longest)
+		return invalid("WithMinHold is %v: with Config.MaxTTL %v the servers keep a lock by themselves for %v at most, which is MaxTTL without its drift: raise MaxTTL (on Redis, for all clients, with redlatch deployment set)", r.minHold, c.config.MaxTTL, longest)
 	case r.minHold > r.maxHold:
 		return invalid("WithMinHold is %v, more than the MaxHold of %v: raise WithMaxHold or Config.MaxHold", r.minHold, r.maxHold)
 	}

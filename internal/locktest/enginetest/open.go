@@ -55,6 +55,14 @@ func (e Engine) NoMeaning(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	// Clients with different MaxTTLs may share locks, and there is no deployment to set.
+	_, long := client.TryLock(t.Context(), "one", redlatch.WithTTL(2*TTL))
+	_, kept := client.TryLock(t.Context(), "one", redlatch.WithMinHold(2*TTL))
+	for _, err := range []error{long, kept} {
+		if !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), "raise MaxTTL (on Redis, ") {
+			t.Error(err)
+		}
+	}
 	if err := held.Err(); err != nil {
 		t.Error("the lock: ", err)
 	}
