@@ -31,7 +31,8 @@ var (
 	// are too few.
 	ErrNotAdmitted = errors.New("nodes not admitted")
 	// ErrOverloaded says that the client holds as many locks as it can renew in time. It acquires
-	// no more until it can keep them. Nothing was sent.
+	// no more until it can keep them. Nothing was sent. Locks that are renewed one by one, as in
+	// ZooKeeper and etcd, do not count.
 	ErrOverloaded = errors.New("this client holds as many locks as it can renew in time")
 	// ErrRefused says that servers answered with errors that waiting does not cure.
 	ErrRefused = errors.New("refused by the server")

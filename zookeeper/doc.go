@@ -71,6 +71,9 @@
 // its callers try at once. Others wait for half a second and are then not sent ("too many requests are under way"):
 // Lock tries again, and TryLock returns redlatch.ErrNoQuorum.
 //
+// Each lock is renewed by a request of its own, every third of its TTL. A client with more locks than the servers can extend
+// in that time loses locks, and is not refused more of them with redlatch.ErrOverloaded.
+//
 // # Settings
 //
 // The settings of redlatch.Config that have a meaning only with Redis are refused, with the reason:
