@@ -36,13 +36,16 @@ type acquisition struct {
 	// Permits is the number of permits that Name has, if one of them is to be taken
 	// in place of the lock.
 	Permits *int
+
+	// until is the end of --wait.
+	until time.Time
 }
 
 // addTo adds the flags to a command.
 func (r *acquisition) addTo(flags *pflag.FlagSet) {
 	r.connection.addTo(flags)
 	commandline.Bool(flags, &r.NoWait, "no-wait", "n", "Try once, as with --wait 0.")
-	flags.VarP(commandline.Optional(&r.Wait, commandline.Duration), "wait", "w", "How long to wait for the lock; 0 means to try once. To connect to nodes that hang takes some seconds more. Defaults to waiting for ever.")
+	flags.VarP(commandline.Optional(&r.Wait, commandline.Duration), "wait", "w", "How long to wait for the lock, the time to connect to the nodes included; 0 means to try once, which takes some seconds where nodes hang. Defaults to waiting for ever.")
 	r.ConflictExitCode = exitHeld
 	flags.VarP(commandline.Int(&r.ConflictExitCode), "conflict-exit-code", "E", "Exit code if another client holds the lock, at once with -n, or still when --wait is over. Defaults to 75.")
 	flags.StringVar(&r.Label, "label", "", "The `TEXT` that tells others who holds the lock. Defaults to host:pid.")
@@ -110,7 +113,8 @@ func (r *acquisition) configure(ttl time.Duration, out *printer) (redlatch.Confi
 	return cfg, ours, nil
 }
 
-// open connects to the nodes. A signal ends that, and leaves nothing on them: no lock was asked for yet.
+// open connects to the nodes, and begins the time of --wait. A signal and the end of that time end it, and
+// leave nothing on the nodes: no lock was asked for yet.
 func (r *acquisition) open(cfg redlatch.Config, sigs signals, out *printer) (*redlatch.Client, error) {
 	type answer struct {
 		client *redlatch.Client
@@ -121,10 +125,17 @@ func (r *acquisition) open(cfg redlatch.Config, sigs signals, out *printer) (*re
 		client, err := r.connection.open(cfg, out)
 		got <- answer{client, err}
 	}()
+	var over <-chan time.Time
+	if r.Wait != nil && !r.once() {
+		r.until = time.Now().Add(*r.Wait)
+		over = time.After(*r.Wait)
+	}
 	for {
 		select {
 		case a := <-got:
 			return a.client, a.err
+		case <-over:
+			return nil, r.tooLate()
 		case sig := <-sigs:
 			if stops(sig) {
 				return nil, interrupted(sig, r.quoted())
@@ -143,7 +154,7 @@ func (r *acquisition) acquire(client *redlatch.Client, sigs signals, out *printe
 	case r.once():
 		wait = client.TryLock
 	case r.Wait != nil:
-		timeout, stop := context.WithTimeout(ctx, *r.Wait)
+		timeout, stop := context.WithDeadline(ctx, r.until)
 		defer stop()
 		ctx = timeout
 	}
@@ -190,8 +201,20 @@ func interrupted(sig os.Signal, names string) *outcome {
 	return &outcome{code: exitSignal + int(number(sig)), signal: number(sig), err: fmt.Errorf("%w by %s while waiting for %s", errInterrupted, signalName(sig), names)}
 }
 
+// tooLate is the outcome if --wait was over before it is known whether the lock is held.
+func (r *acquisition) tooLate() *outcome {
+	return &outcome{
+		code:  exitNoQuorum,
+		err:   fmt.Errorf("cannot lock %s: no quorum: --wait %v was over before enough nodes had answered", r.quoted(), *r.Wait),
+		hints: []string{"redlatch doctor says which nodes do not answer; if they are only slow, raise --wait"},
+	}
+}
+
 // acquireFailure turns an error of the library into an exit code and a message.
 func (r *acquisition) acquireFailure(err error) *outcome {
+	if _, asked := errors.AsType[*redlatch.QuorumError](err); !asked && errors.Is(err, context.DeadlineExceeded) {
+		return r.tooLate()
+	}
 	if !errors.Is(err, redlatch.ErrHeld) || errors.Is(err, redlatch.ErrInvalid) || errors.Is(err, redlatch.ErrRefused) {
 		return r.failed("lock "+r.quoted(), err)
 	}

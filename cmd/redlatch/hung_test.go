@@ -34,7 +34,7 @@ var hungCommands = []struct {
 	{"show", 0, []string{"show", "JOB"}},
 	{"list", 0, []string{"list", "JOB"}},
 	{"run-n", 75, []string{"run", "-n", "JOB", "--", "true"}},
-	{"run-w", 75, []string{"run", "-w", "0.05", "JOB", "--", "true"}},
+	{"run-w", -1, []string{"run", "-w", "0.05", "JOB", "--", "true"}}, // 69 where that is over before a quorum has answered
 	{"unlock", 0, []string{"unlock", "JOB", "HANDLE"}},
 	{"lock-again", 0, []string{"lock", "JOBagain"}},
 	{"unlock-force", 0, []string{"unlock", "--force", "--yes", "JOBagain"}},
@@ -176,5 +176,43 @@ func TestSignalEndsTheFirstContact(t *testing.T) {
 	}
 	if end, ok := errors.AsType[*outcome](err); !ok || end.code != exitSignal+int(syscall.SIGTERM) {
 		t.Errorf("the first contact ended with %v, want SIGTERM", err)
+	}
+}
+
+// The end of --wait ends the first contact with servers that hang, before it would give them up.
+func TestWaitEndsTheFirstContact(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	wait := 50 * time.Millisecond
+	r := acquisition{Name: "job", Wait: &wait}
+	cfg := redlatch.Config{Nodes: []string{"redis://" + silent.Addr().String()}, NodeTimeout: time.Second}
+	client, err := r.open(cfg, make(signals), &printer{out: io.Discard})
+	if client != nil {
+		client.Close()
+	}
+	expectTooLate(t, err)
+}
+
+// So does one that is over when the nodes have just been connected to.
+func TestWaitEndsBeforeTheFirstTry(t *testing.T) {
+	client, err := redlatch.Open(redlatch.Config{Nodes: []string{"redis://127.0.0.1:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	wait := 50 * time.Millisecond
+	r := acquisition{Name: "job", Wait: &wait, until: time.Now()}
+	_, end := r.acquire(client, make(signals), &printer{out: io.Discard}, nil)
+	expectTooLate(t, end)
+}
+
+func expectTooLate(t *testing.T, err error) {
+	t.Helper()
+	const text = `cannot lock "job": no quorum: --wait 50ms was over before enough nodes had answered`
+	if end, ok := errors.AsType[*outcome](err); !ok || end.code != exitNoQuorum || end.Error() != text {
+		t.Errorf("got %v, want exit code 69: %s", err, text)
 	}
 }
