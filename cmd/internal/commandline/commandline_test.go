@@ -94,6 +94,7 @@ func TestParseErrors(t *testing.T) {
 		"run -lz x":                           {"prog run", "unknown flag -z"},
 		"run x --wait":                        {"prog run", "--wait needs a value: --wait D"},
 		"run x --nodes":                       {"prog run", "--nodes needs a value: --nodes URL,..."},
+		"run --nodes a --nodes b x":           {"prog run", "--nodes: it is given twice, and only one would count: give all in one, separated by commas"},
 		"run -w x x":                          {"prog run", `--wait: "x" is not a duration: give seconds, such as 10 or 0.5, or 500ms, 1m30s, 2h`},
 		"run -E many x":                       {"prog run", `--code: "many" is not a whole number`},
 		"run --seed -1 x":                     {"prog run", `--seed: "-1" is not a whole number of 0 or more`},

@@ -1,6 +1,7 @@
 package commandline
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -59,9 +60,14 @@ func Uint(to *uint64) pflag.Value {
 const ListType = "LIST"
 
 // List returns the value of a flag that takes texts separated by commas. Unlike pflag's lists, it
-// gives no meaning to quotes.
+// gives no meaning to quotes, and it is given once.
 func List(to *[]string) pflag.Value {
+	given := false
 	return value[[]string]{to, ListType, func(text string) ([]string, error) {
+		if given {
+			return nil, errors.New("it is given twice, and only one would count: give all in one, separated by commas")
+		}
+		given = true
 		if text == "" {
 			return nil, nil
 		}
