@@ -118,6 +118,11 @@ func (c *connection) config() (redlatch.Config, error) {
 	if c.onEnsemble() {
 		return redlatch.Config{}, c.errNotRedis()
 	}
+	for i, node := range c.Nodes {
+		if words := strings.Fields(node); len(words) > 1 && strings.Contains(words[1], "://") {
+			return redlatch.Config{}, usage("separate the URLs by commas; in a user or a password, write a space as %20", "URL %d of --nodes has a space in it", i+1)
+		}
+	}
 	password, err := c.password()
 	if err != nil {
 		return redlatch.Config{}, err
