@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -122,10 +123,16 @@ const listHint = "redlatch list needs +scan +getrange, and redlatch show needs +
 // certificateHint is the remedy if the server's certificate is refused here.
 const certificateHint = "the certificate must be for the host in the URL and not have expired; --ca names the file with the CA that signed it, if that is none of the system's"
 
+// tlsHint is the remedy if the server refuses the handshake: its alert has a word or two.
+const tlsHint = "the server must permit TLS 1.2 or later, with a cipher that is usual there (tls-protocols, tls-ciphers); where it asks for a client certificate, --cert must be signed by a CA that it knows (tls-ca-cert-file) and not have expired"
+
 // remedy is what to do about the error of a node, or "" if nobody knows more than its text says.
 func remedy(err error) string {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return certificateHint
+	}
+	if alert, ok := errors.AsType[*net.OpError](err); ok && alert.Op == "remote error" {
+		return tlsHint
 	}
 	refusal, ok := errors.AsType[*driver.ServerError](err)
 	switch {

@@ -3,13 +3,17 @@
 package main
 
 import (
+	"crypto/ed25519"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"math/big"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -67,6 +71,72 @@ func TestCertificates(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A server that does not accept the certificate or the TLS version of redlatch: the remedy is told, in
+// words of the command line.
+func TestTLSRefused(t *testing.T) {
+	t.Setenv("REDLATCH_PASSWORD", "")
+	server := redistest.New(t, redistest.Options{TLS: true, TLSClientAuth: true})
+	cert, key := selfSigned(t)
+	old, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+		Certificates: server.TLSConfig().Certificates, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	go func() {
+		for {
+			conn, err := old.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				_, _ = conn.Read(make([]byte, 1)) // the handshake
+			}()
+		}
+	}()
+	for _, c := range []struct {
+		flags []string
+		want  string
+	}{
+		{[]string{"--nodes", server.URL(), "--ca", server.CAFile(), "--cert", cert, "--key", key}, "--cert"},
+		{[]string{"--nodes", "rediss://" + old.Addr().String(), "--ca", server.CAFile()}, "tls-protocols"},
+	} {
+		for _, command := range [][]string{{"show", "job"}, {"doctor"}, {"deployment", "show"}, {"lock", "-n", "job"}} {
+			text := printed(t, slices.Concat(command, []string{"--node-timeout", "1"}, c.flags)...)
+			if strings.Contains(text, "Config") || !strings.Contains(text, c.want) {
+				t.Errorf("%q: no word of %s, or one of Config:\n%s", command, c.want, text)
+			}
+		}
+	}
+}
+
+// selfSigned returns the files of a certificate that no authority has signed, and of its key.
+func selfSigned(t *testing.T) (cert, key string) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	signed, err := x509.CreateCertificate(nil, template, template, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(t.TempDir(), "cert"), filepath.Join(t.TempDir(), "key")
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: signed}, key: {Type: "PRIVATE KEY", Bytes: encoded}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
 }
 
 // exitOf runs one command line in this process, in silence, and returns its exit code.

@@ -33,6 +33,7 @@ var (
 		"Config.Durable", "--durable",
 		"Config.Nodes", "--nodes",
 		"and Config.TLS has none", "and there is no --cert",
+		"that of Config.TLS", "that of --cert",
 		"Ensemble.Root", "the path of --nodes",
 		"Cluster.Prefix", "the path of --nodes",
 		"Ensemble.User and Ensemble.Password", "user and password of --nodes",
