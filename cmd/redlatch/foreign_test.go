@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +91,35 @@ func TestShowEscapes(t *testing.T) {
 		}
 		if text := printed(t, "show", "--json", "--nodes", server.URL(), "job"); !json.Valid([]byte(text)) {
 			t.Errorf("%s", text)
+		}
+	}
+}
+
+// What is no ensemble is told of in words of the command line, not in those of packages zookeeper and etcd.
+func TestNoEnsembleInFlags(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				_, _ = conn.Read(make([]byte, 1))
+				_, _ = io.WriteString(conn, strings.Repeat("-ERR unknown command\r\n", 10))
+			}()
+		}
+	}()
+	t.Setenv("REDLATCH_NO_QUARANTINE", "")
+	for _, scheme := range []string{"zk", "zks", "etcd", "etcds"} {
+		text := printed(t, "lock", "-n", "--nodes", scheme+"://"+listener.Addr().String()+"/a", "job")
+		if strings.Contains(text, "Config") || strings.Contains(text, "Ensemble.") || strings.Contains(text, "Cluster.") || !strings.Contains(text, "cannot lock") {
+			t.Errorf("%s: %s", scheme, text)
 		}
 	}
 }
