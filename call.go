@@ -223,9 +223,8 @@ func (c *call) Hold(lease *quorum.Lease) *waitqueue.Holder {
 	if closed {
 		// Close was called while the lock was being acquired, and does not know of the lock. The
 		// caller learns at once that it is over.
-		l.unlock(ErrReleased)
-		held := l.heldFor()
-		l.released(held, l.drop())
+		_ = l.release()
+		l.forget() // if it is kept for WithMinHold
 		return &l.holder
 	}
 	if watch {

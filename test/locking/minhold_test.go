@@ -1,13 +1,16 @@
 package locking
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/storm"
 )
 
 // removed has the locks of a test removed at its end, which would be kept for long.
@@ -96,5 +99,57 @@ func TestMinHoldIsProlonged(t *testing.T) {
 		if locktest.Value(t, s, lock.Name()) == "" {
 			t.Errorf("it is gone from %s", s.Addr())
 		}
+	}
+}
+
+// closing is an Observer that has the client closed, as far as new calls can tell, before a call learns
+// that it has its lock.
+type closing struct {
+	client *redlatch.Client
+	closed chan error
+}
+
+func (c *closing) Observe(ctx context.Context, event redlatch.Event) {
+	if _, ok := event.(redlatch.LockAcquired); !ok {
+		return
+	}
+	go func() { c.closed <- c.client.Close() }()
+	for !errors.Is(c.client.Admit(ctx, "none"), redlatch.ErrClosed) {
+		storm.Rest(ctx, time.Millisecond)
+	}
+}
+
+// A lock that is granted while the client is being closed is kept for its WithMinHold, too: the caller may
+// have done its job by then.
+func TestMinHoldThatCloseOvertakes(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
+			t.Parallel()
+			const hold = 20 * time.Second
+			nodes := locktest.Shared(t, n)
+			removed(t, nodes, t.Name())
+			c := locktest.Config(redistest.URLs(nodes)...)
+			observer := &closing{closed: make(chan error, 1)}
+			c.Observer = observer
+			observer.client = locktest.Open(t, c)
+			granted := time.Now()
+			lock := locktest.TryLock(t, observer.client, t.Name(), redlatch.WithMinHold(hold), redlatch.WithTTL(time.Second))
+			if err := lock.Err(); !errors.Is(err, redlatch.ErrReleased) {
+				t.Errorf("the caller is told %v", err)
+			}
+			if err := <-observer.closed; err != nil {
+				t.Error(err)
+			}
+			kept := 0
+			for _, s := range nodes {
+				if locktest.Remaining(t, s, t.Name()) >= hold-time.Since(granted) {
+					kept++
+				}
+			}
+			if kept <= n/2 {
+				t.Errorf("%d of %d nodes keep the lock", kept, n)
+			}
+		})
 	}
 }
