@@ -20,7 +20,7 @@ func (c *call) Listens() bool { return c.settings.report != nil || c.client.logs
 func (c *call) Behind(holder *waitqueue.Holder, failure error) {
 	if holder == nil {
 		other, _ := failure.(*QuorumError)
-		c.failure = c.named(other)
+		c.failure = c.mine(other)
 		return
 	}
 	before := holder.Caller.(*call)
@@ -31,6 +31,27 @@ func (c *call) Behind(holder *waitqueue.Holder, failure error) {
 	}
 	c.failure = c.named(newQuorumError("lock", c.wanted(), votes))
 	c.failure.here, c.failure.site = true, before.site
+}
+
+// mine returns the failure of a call for the same name as one of this call. The other call may be for further
+// names, which are nothing to this one.
+func (c *call) mine(other *QuorumError) *QuorumError {
+	if other == nil {
+		return nil
+	}
+	e := *other
+	e.Nodes = slices.Clone(other.Nodes)
+	if e.kind != ErrHeld { // else it is the one that both wait for
+		e.Name = c.name
+	}
+	for i := range e.Nodes {
+		a := &e.Nodes[i]
+		if a.Name != "" && a.Name != c.wanted() {
+			*a = NodeAnswer{Node: a.Node}
+		}
+		a.Name = ""
+	}
+	return c.named(&e)
 }
 
 // Queued implements waitqueue.Caller.

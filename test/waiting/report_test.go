@@ -3,6 +3,8 @@ package waiting
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -60,4 +62,50 @@ func TestReportWhileOthersAreAhead(t *testing.T) {
 	}
 	<-third
 	locktest.Unlock(t, o.Lock)
+}
+
+// A call is told what stands in the way of one that is ahead of it and wants further names: of its own name,
+// and of no other.
+func TestReportBehindACallForMore(t *testing.T) {
+	t.Parallel()
+	nodes := locktest.Shared(t, 3)
+	proxies := redistest.Proxies(t, nodes)
+	name, other := t.Name()+"/a", t.Name()+"/b"
+	client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
+	locktest.Do(t, nodes[0], "SET", other, "a foreign holder", "PX", fmt.Sprint(locktest.TTL.Milliseconds()))
+	for _, p := range proxies[1:] {
+		p.BlackHole(redistest.Both, true)
+	}
+	given, cancel := context.WithCancel(locktest.Within(t, locktest.Patience))
+	defer cancel()
+	seen, once := make(chan struct{}), sync.Once{}
+	ahead := make(chan error, 1)
+	go func() {
+		_, err := client.LockAll(given, []string{other, name}, redlatch.WithWaitReport(func(err error) {
+			if failure, ok := errors.AsType[*redlatch.QuorumError](err); ok && failure.Nodes[0].Name == other {
+				once.Do(func() { close(seen) })
+			}
+		}))
+		ahead <- err
+	}()
+	select {
+	case <-seen:
+	case err := <-ahead:
+		t.Fatal(err)
+	}
+	report, reported := locktest.WhenWaiting(func(err error) {
+		failure := locktest.FailureOf(t, err)
+		if failure.Name != name || failure.Nodes[0].Verdict == redlatch.VoteHeld {
+			t.Errorf("it waits for %q, and is told %v", name, err)
+		}
+	})
+	behind := locktest.LockIn(given, client, name, report)
+	<-reported
+	cancel()
+	if failure := locktest.FailureOf(t, (<-behind).Err); failure.Name != name || failure.Nodes[0].Verdict == redlatch.VoteHeld || !errors.Is(failure, redlatch.ErrNoQuorum) {
+		t.Errorf("it waited for %q, and the error is %v", name, failure)
+	}
+	if failure := locktest.FailureOf(t, <-ahead); failure.Name != other || failure.Nodes[0].Name != other {
+		t.Errorf("the call ahead says %v", failure)
+	}
 }
