@@ -88,18 +88,26 @@ func (l Locks) Names(keys []string, pattern string) (names []string) {
 
 // Check returns an error where the pattern is malformed.
 func Check(pattern string) error {
-	_, err := path.Match(withoutSlashes(pattern), "")
+	_, err := path.Match(bytewise(pattern), "")
 	return err
 }
 
 // matches reports whether a name matches a pattern of the command KEYS.
 func matches(pattern, name string) bool {
-	match, _ := path.Match(withoutSlashes(pattern), withoutSlashes(name))
+	match, _ := path.Match(bytewise(pattern), bytewise(name))
 	return match
 }
 
-// withoutSlashes has path.Match treat a slash as KEYS does, like any other character.
-func withoutSlashes(text string) string { return strings.ReplaceAll(text, "/", "\x00") }
+// bytewise has path.Match treat each byte as a character, and a slash like any other, as KEYS does.
+func bytewise(text string) string {
+	characters := make([]rune, len(text))
+	for i := range len(text) {
+		if characters[i] = rune(text[i]); text[i] == '/' {
+			characters[i] = 0x100 // no byte has it
+		}
+	}
+	return string(characters)
+}
 
 // Merge returns what the nodes have found, each lock once, sorted by name. A node that was not heard has nil.
 func Merge(on []map[ID]Found) []Lock {

@@ -53,3 +53,21 @@ func TestPermitsAreListed(t *testing.T) {
 		t.Errorf("of another name %v, %v", listed, err)
 	}
 }
+
+// A pattern is compared with the bytes of names, as KEYS does, be it for locks or for permits.
+func TestPatternOfBytes(t *testing.T) {
+	t.Parallel()
+	c := locktest.Config(redistest.URLs(locktest.Shared(t, 1))...)
+	client, name := locktest.Open(t, c), t.Name()+"é"
+	locktest.TryLock(t, client, name)
+	locktest.TryLock(t, client, name, redlatch.WithPermits(1))
+	for pattern, want := range map[string]int{name: 2, t.Name() + "??": 2, t.Name() + "?": 0, t.Name() + "[\xc3]*": 2, t.Name() + "[^\xc3]*": 0} {
+		locktest.Await(t, "it is listed", func() bool {
+			listed, _, err := client.List(t.Context(), pattern)
+			if errors.Is(err, redlatch.ErrInvalid) || err == nil && len(listed) != want {
+				t.Errorf("by %q: %+v, want %d: %v", pattern, listed, want, err)
+			}
+			return err == nil || errors.Is(err, redlatch.ErrInvalid)
+		})
+	}
+}
