@@ -145,7 +145,8 @@ func (c *Client) LockAll(ctx context.Context, names []string, options ...Option)
 // another k: permits beyond it end when they are released. k is from 1 to 256.
 //
 // Callers get permits in the order of their arrival. If there are several nodes, the one that keeps
-// the queue says which slot, and then the others are asked for it: one step more than for a lock.
+// the queue says which slot, and then the others are asked for it: one step more than for a lock. If
+// that node does not answer, the next one is asked, and so on, which takes a step each.
 //
 // If ctx carries a held permit of this client and name, Acquire returns ErrInvalid at once: callers
 // that each hold one and wait for another would wait for each other. TryLock with WithPermits does

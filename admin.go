@@ -12,7 +12,7 @@ import (
 // Admit vouches for the present run of one of the client's nodes: the node has forgotten no lock
 // that may still be held. This is certain for a server that has never been used. The node votes
 // from then on, for all clients of the deployment, until it restarts. address is the node's name in
-// errors, or a URL that leads to it.
+// errors, or its URL in Config.Nodes.
 //
 // If the node has forgotten a lock after all, a second holder can acquire that lock.
 //

@@ -393,7 +393,8 @@ type Stats struct {
 	SecondRounds uint64
 	// Lost counts the locks that were lost while held.
 	Lost uint64
-	// Held is how many locks are held now.
+	// Held is how many locks are held now, or are over and not yet deleted, as those that are kept
+	// for WithMinHold.
 	Held int
 	// Contacted is how many nodes have answered the first contact, which Open begins.
 	Contacted int

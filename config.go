@@ -78,9 +78,9 @@ type Config struct {
 	MaxHold time.Duration
 
 	// NodeTimeout is how long one step waits for one node, even if a caller's step first goes
-	// together with those of others and is then sent by itself. One try takes two steps at most.
-	// Keep it small compared with the TTL; raise it for distant nodes. At most 1 s. Defaults to 50
-	// ms.
+	// together with those of others and is then sent by itself. One try for a lock takes two steps at
+	// most. Keep it small compared with the TTL; raise it for distant nodes. At most 1 s. Defaults to
+	// 50 ms.
 	NodeTimeout time.Duration
 
 	// Replicas makes replicas acknowledge each vote. The zero value asks for none.

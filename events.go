@@ -30,14 +30,14 @@ import (
 //
 // Name is the name of the lock; of several names, the one that was given first.
 //
-// Each call that locks ends with LockAcquired or LockFailed, unless its arguments are refused or
-// the client was closed before. Each lock that was acquired ends with exactly one LockLost or
-// LockReleased. LockExtended and LockNotExtended come in between, except those of an extension that
-// is under way when the lock ends, which may be observed after that. LockReleased comes when the
-// nodes have answered, which may be after the next holder's LockAcquired. NodeUnreachable and
-// NodeReachable of one node alternate, beginning with NodeUnreachable, and never overlap.
-// NodeAdmitted comes after the NodeQuarantined of its run. After Close has returned, nothing is
-// observed.
+// Each call that locks ends with LockAcquired or LockFailed, unless its arguments are refused, the
+// client was closed before, or its WithWaitReport panics or calls runtime.Goexit. Each lock that
+// was acquired ends with exactly one LockLost or LockReleased. LockExtended and LockNotExtended
+// come in between, except those of an extension that is under way when the lock ends, which may be
+// observed after that. LockReleased comes when the nodes have answered, which may be after the next
+// holder's LockAcquired. NodeUnreachable and NodeReachable of one node alternate, beginning with
+// NodeUnreachable, and never overlap. NodeAdmitted comes after the NodeQuarantined of its run.
+// After Close has returned, nothing is observed.
 //
 // The calls of package oneshot are not observed.
 type Observer interface {

@@ -39,10 +39,10 @@ type Listed struct {
 	// lock, or no lock at all.
 	Foreign bool
 	// Readers are the readers that have the lock together if Holder is Shared, in the order in
-	// which they came.
+	// which they came. There are 1000 at most of each node, those whose locks end last.
 	Readers []Reader
-	// Waiting are the clients in the wait queue for the lock, in their order. For a permit they are
-	// those that wait for any permit of that name.
+	// Waiting are the clients in the wait queue for the lock, in their order, the first 1000 at most.
+	// For a permit they are those that wait for any permit of that name.
 	Waiting []Waiter
 }
 
@@ -102,7 +102,7 @@ func List(ctx context.Context, config Config, pattern string) ([]Listed, []NodeA
 	})
 }
 
-// Waiters returns the clients in the wait queue for the lock name, in their order, also in a
+// Waiters returns the clients in the wait queue for the lock name, as Listed.Waiting, also in a
 // Cluster. Its errors are those of List, and ErrInvalid for a name that no lock can have. When a
 // quorum has answered, it waits a quarter as long again for the other nodes, NodeTimeout at most.
 func Waiters(ctx context.Context, config Config, name string) ([]Waiter, error) {
@@ -110,8 +110,8 @@ func Waiters(ctx context.Context, config Config, name string) ([]Waiter, error) 
 	return lock.Waiting, err
 }
 
-// Readers returns the readers that have the lock name, in the order in which they came, also in a
-// Cluster. It waits as Waiters does, and its errors are the same.
+// Readers returns the readers that have the lock name, as Listed.Readers, also in a Cluster. It
+// waits as Waiters does, and its errors are the same.
 func Readers(ctx context.Context, config Config, name string) ([]Reader, error) {
 	lock, err := lookUp(ctx, config, name)
 	return lock.Readers, err
