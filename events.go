@@ -130,7 +130,9 @@ type NodeQuarantined struct {
 	Until time.Time
 }
 
-// NodeAdmitted says that a node whose quarantine was observed votes now.
+// NodeAdmitted says that a node whose quarantine was observed votes now. RunID is that of the
+// quarantine. If a server has restarted since, or a Sentinel's master was replaced, it is another run
+// that votes.
 type NodeAdmitted struct {
 	Node, RunID string
 }

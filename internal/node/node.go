@@ -45,9 +45,9 @@ type Options struct {
 	// Clock is this machine's; nil is clock.System.
 	Clock clock.Clock
 	// Quarantined and Admitted, if set, are called with what is logged of quarantines: that one was
-	// met, and that the run votes. Reachable is called with the reason when the node cannot be
-	// reached any more, and with nil when it can be again, one call after the other. None may
-	// block.
+	// met, and that the run's is over, as the node votes. Reachable is called with the reason when
+	// the node cannot be reached any more, and with nil when it can be again, one call after the
+	// other. None may block.
 	Quarantined func(wait *admission.WaitError, until time.Time)
 	Admitted    func(run string)
 	Reachable   func(err error)
@@ -108,7 +108,7 @@ func New(conn driver.Conn, o Options) *Node {
 	n.inFlight = newInFlight()
 	n.votes.Store(n.inFlight)
 	if n.options.quarantines == nil {
-		n.options.quarantines = new(quarantines)
+		n.options.quarantines = &quarantines{server: true}
 	}
 	if n.options.Clock == nil {
 		n.options.Clock = clock.System

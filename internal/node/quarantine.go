@@ -17,7 +17,9 @@ const sameEnd = 5 * time.Second
 // quarantines are the quarantines that this client has met of a node's server or, in a Cluster, of
 // its masters. Each is logged once when it is met and once when its server votes.
 type quarantines struct {
-	met atomic.Bool // at least one was met
+	// server: the node is one server, so that no earlier run is left when one votes.
+	server bool
+	met    atomic.Bool // at least one was met
 
 	mu sync.Mutex // guards of; nothing is called while it is held
 	of map[string]*quarantine
@@ -57,19 +59,26 @@ func (q *quarantines) told(run string) {
 	}
 }
 
-// end notes that run votes, and reports whether it was known not to.
-func (q *quarantines) end(run string) (news bool) {
+// end notes that run votes, and returns the runs that were known not to and whose quarantines are over
+// with that.
+func (q *quarantines) end(run string) (over []string) {
 	if !q.met.Load() {
-		return false
+		return nil
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	known := q.of[run]
-	news = known != nil && known.told && !known.over
-	if news {
-		known.over = true
+	for of, known := range q.of {
+		switch {
+		case !known.told || known.over || of != run && !q.server:
+			continue
+		case of == run:
+			known.over = true
+		default:
+			delete(q.of, of) // a master that comes back after a failover may be kept out anew
+		}
+		over = append(over, of)
 	}
-	return news
+	return over
 }
 
 // last reports whether a server is known not to vote yet.
@@ -108,14 +117,20 @@ func (n *Node) noteWait(err error) {
 // noteVote logs that a quarantine is over, if one was met, and reports whether it did.
 func (n *Node) noteVote() (news bool) {
 	seen := n.link.seen.Load()
-	news = seen != nil && n.options.quarantines.end(seen.run)
-	if news {
-		n.options.Logger.Info("node votes: its quarantine is over", "node", n.Name(), "run_id", seen.run)
-		if n.options.Admitted != nil {
-			n.options.Admitted(seen.run)
+	if seen == nil {
+		return false
+	}
+	over := n.options.quarantines.end(seen.run)
+	if len(over) == 0 {
+		return false
+	}
+	n.options.Logger.Info("node votes: its quarantine is over", "node", n.Name(), "run_id", seen.run)
+	if n.options.Admitted != nil {
+		for _, run := range over {
+			n.options.Admitted(run)
 		}
 	}
-	return news
+	return true
 }
 
 // InQuarantine reports whether the node is known not to vote yet.

@@ -33,7 +33,7 @@ func TestQuarantineOfSeveralSlots(t *testing.T) {
 	if !q.last() {
 		t.Error("it is not known to be kept out")
 	}
-	if !q.end("run") || q.end("run") {
+	if len(q.end("run")) != 1 || len(q.end("run")) != 0 {
 		t.Error("its vote is not told once")
 	}
 }

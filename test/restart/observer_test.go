@@ -1,6 +1,7 @@
 package restart
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -67,4 +68,50 @@ func observesQuarantine(t *testing.T) (kinds string, ok bool) {
 		t.Errorf("observed %q", kinds)
 	}
 	return "", true
+}
+
+// A server that restarts again in its quarantine, and is vouched for, votes: the quarantine of the run before has ended with
+// that run.
+func TestQuarantineOfARunThatIsGone(t *testing.T) {
+	t.Parallel()
+	for name, met := range map[string]bool{"the second is met": true, "the second is not met": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.New(t)
+			events := new(locktest.Events)
+			c := locktest.WithMaxTTL(locktest.WithQuarantine(server.URL()), locktest.TTL) // nobody waits for its end
+			c.Observer = events
+			client := locktest.Open(t, c)
+			locktest.Vouch(t, client, "n0")
+			locktest.TryUntilAnswered(t, client, t.Name())
+			locktest.KillAndRestart(t, server)
+			if err := locktest.TryUntilAnswered(t, client, t.Name()); !errors.Is(err, redlatch.ErrNotAdmitted) {
+				t.Fatal(err)
+			}
+			locktest.KillAndRestart(t, server)
+			if met {
+				if err := locktest.TryUntilAnswered(t, client, t.Name()); !errors.Is(err, redlatch.ErrNotAdmitted) {
+					t.Fatal(err)
+				}
+			}
+			locktest.Vouch(t, client, "n0")
+			if err := locktest.TryUntilAnswered(t, client, t.Name()); err != nil {
+				t.Fatal(err)
+			}
+			if s := client.Stats(); s.Quarantined != 0 {
+				t.Errorf("it votes, and %+v", s)
+			}
+			in, out := locktest.EventsOf[redlatch.NodeQuarantined](events), locktest.EventsOf[redlatch.NodeAdmitted](events)
+			admitted := make(map[string]int)
+			for _, a := range out {
+				admitted[a.RunID]++
+			}
+			for _, q := range in {
+				if admitted[q.RunID] != 1 {
+					t.Errorf("the quarantine of %s ended %d times", q.RunID, admitted[q.RunID])
+				}
+			}
+			client.Close()
+		})
+	}
 }
