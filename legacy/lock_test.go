@@ -62,6 +62,7 @@ func TestValuesOfOthers(t *testing.T) {
 		fmt.Sprint(now - 2): true, fmt.Sprintf("%d.75", now-5): true, fmt.Sprintf(" %d\n", now-2): true, "0": true, "-1": true,
 		fmt.Sprint(now + 600): false, fmt.Sprintf("%d.5", now+600): false,
 		"": false, "a token": false, "NaN": false, "+Inf": false, "-Inf": false, "5b7f": false,
+		"4711_2": false, "12e4": false, "0x1p4": false, "-": false, "1.2.3": false, strings.Repeat("9", 400): false,
 	} {
 		name := "v" + value
 		do(t, server, "SET", "lock."+name, value)

@@ -2,7 +2,6 @@ package legacy
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -46,10 +45,12 @@ func expired(value string) bool {
 	return ok && at < float64(time.Now().Unix())
 }
 
-// parse reads a Unix time. Some lockers write fractions of seconds.
+// parse reads a Unix time. Some lockers write fractions of seconds. What else Go takes for a number may
+// be an id, such as 4711_2 and 12e4.
 func parse(value string) (at float64, ok bool) {
-	at, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-	return at, err == nil && !math.IsNaN(at) && !math.IsInf(at, 0)
+	value = strings.TrimSpace(value)
+	at, err := strconv.ParseFloat(value, 64)
+	return at, err == nil && strings.Trim(value, "+-.0123456789") == ""
 }
 
 // held returns the error for a lock that is held. Its value is all that is known of the holder.
