@@ -13,9 +13,11 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/otel"
 )
 
 // What a call that failed comes to, whatever else its error wraps, and whether its span is an error.
@@ -212,6 +214,30 @@ func TestNodes(t *testing.T) {
 			t.Errorf("%s after Close", series)
 		}
 	}
+}
+
+// Observers of two clients that have one MeterProvider add up what they count. The gauges of one end with it, and not the
+// other's.
+func TestTwoClients(t *testing.T) {
+	t.Parallel()
+	made := &collector{reader: sdkmetric.NewManualReader()}
+	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(made.reader))
+	var two [2]*otel.Observer
+	for i := range two {
+		observer, err := otel.New(otel.Config{MeterProvider: provider})
+		if err != nil {
+			t.Fatal(err)
+		}
+		observer.Observe(t.Context(), redlatch.LockAcquired{})
+		observer.Observe(t.Context(), redlatch.NodeUnreachable{Node: "n"})
+		two[i] = observer
+	}
+	want := map[string]float64{"redlatch.lock.held{}": 2, "redlatch.node.unreachable{redlatch.node.name=n}": 1}
+	made.expect(t, want)
+	if err := two[1].Close(); err != nil {
+		t.Fatal(err)
+	}
+	made.expect(t, want)
 }
 
 // The package comment lists the metrics that there are.

@@ -33,6 +33,10 @@ type Config struct {
 
 // Observer is a redlatch.Observer for one client. It is safe for concurrent use, and does not
 // block.
+//
+// A program with several clients makes one for each. If these have one MeterProvider, what they
+// count adds up. But it keeps one value for a node: the gauges then say what one of the clients
+// knows, and not that another cannot reach the node.
 type Observer struct {
 	template    func(name string) string
 	tracer      trace.Tracer
