@@ -19,7 +19,8 @@ const forever = 100 * 365 * 24 * time.Hour
 // deleted. When Lose returns, the lock's context is done, with ErrLost as the cause, and whoever
 // waits for the lock gets it. If readers have the lock, all of them lose it. A permit has the name that
 // Held has for it, as in pool#3, unless a lock of that name is held. If nobody holds the lock,
-// nothing happens.
+// nothing happens. A call to which the grant is still on its way, as with Delay, gets the lock all
+// the same, and finds it lost when it is to be renewed.
 func (c *Client) Lose(name string) {
 	c.t.Helper()
 	key, err := hook.ClientOf(c.Client).Key(name)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
 )
 
 // A caller of the same client gets a lock as soon as it was lost, though its former holder works on until the end of the
@@ -118,6 +119,25 @@ func TestLossThatNobodyWaitedFor(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		if err := lock.Err(); !errors.Is(err, redlatch.ErrLost) || !errors.Is(context.Cause(lock.Context()), redlatch.ErrLost) {
 			t.Errorf("the lock: %v; its context: %v", err, context.Cause(lock.Context()))
+		}
+	})
+}
+
+// A lock whose key is lost while the grant is on its way is found lost by its renewal.
+func TestLossBeforeTheGrantArrives(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		locks := New(t, redlatch.Config{TTL: 10 * time.Second})
+		locks.Delay(20 * time.Millisecond)
+		granted := locktest.LockIn(t.Context(), locks, "x")
+		synctest.Wait()
+		locks.Lose("x")
+		o := <-granted
+		if o.Err != nil || o.Lock.Err() != nil {
+			t.Fatal(o.Err)
+		}
+		<-o.Lock.Context().Done()
+		if left := time.Until(o.Lock.Until()); left < 5*time.Second || !errors.Is(o.Lock.Err(), redlatch.ErrLost) {
+			t.Errorf("%v, %v before its end", o.Lock.Err(), left)
 		}
 	})
 }
