@@ -83,7 +83,8 @@ type clusterClient interface {
 // Open is [redlatch.Open] over clients, each of which leads to one node: a server, a master that
 // Sentinels watch, or a whole Cluster. The clients are used as they are. Client.Close does not
 // close them, but waits for what is under way on them: their ReadTimeout at most, and their
-// DialTimeout where a connection is being made.
+// DialTimeout where a connection is being made. Clients without a ReadTimeout (-1) make it wait for
+// as long as a server hangs.
 //
 // Config.Nodes then has a name for each client in place of a URL; all clients of a deployment must
 // call the node by that name. It may be left out for a client of one server, whose name is then its
