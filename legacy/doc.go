@@ -18,6 +18,9 @@
 // that holder. So does a loser's value, or an extension, that comes so late that its time is past: the
 // next one to look takes the lock over.
 //
+// All lockers must write times. A number that others write as a mark, such as 1, is a time that is
+// past, and their lock is taken over; what is no number is left alone.
+//
 // Keys have no expiry, and every client that crashes leaves them behind. There is one server, no
 // fencing token, and waiting is polling.
 //
