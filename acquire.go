@@ -8,7 +8,7 @@ import (
 )
 
 // Lock acquires the lock name. It waits in the wait queue until it holds the lock or ctx is done
-// (package documentation, "Waiting"). When ctx is done, the caller has left the queue. The client
+// (package documentation, "Waiting"). When ctx is done, the caller leaves the queue. The client
 // renews the lock in the background, unless an option says otherwise, until it is unlocked or lost,
 // or MaxHold has passed.
 //

@@ -27,7 +27,7 @@ import (
 // Campaign waits as Lock does, with the same errors: ctx ends the waiting, and errors that waiting
 // does not cure are returned at once. The options are those of Lock, except WithMaxHold,
 // WithoutRenewal, WithShared and WithPermits, which are ErrInvalid. When Campaign has returned, it
-// holds nothing and keeps no place in the wait queue. It is safe for concurrent use.
+// holds nothing and is leaving the wait queue. It is safe for concurrent use.
 //
 // At most one client leads, under the conditions under which a lock has at most one holder (package
 // documentation). A leader may not know yet that it leads no more. What it must not do then, the
