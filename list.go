@@ -138,7 +138,7 @@ func (c *Client) List(ctx context.Context, pattern string) ([]Listed, []NodeAnsw
 	if err := checkPattern(pattern); err != nil {
 		return nil, nil, err
 	}
-	return c.look(ctx, s, func(ctx context.Context) ([]string, vote.Answer) {
+	return c.look(ctx, s, "", func(ctx context.Context) ([]string, vote.Answer) {
 		keys, a := s.Keys(ctx)
 		return c.config.locks().Names(keys, pattern), a
 	})
@@ -154,7 +154,7 @@ func (c *Client) Waiters(ctx context.Context, name string) ([]Waiter, error) {
 	if _, err := c.config.key(name); err != nil {
 		return nil, err
 	}
-	listed, _, err := c.look(ctx, s, func(context.Context) ([]string, vote.Answer) {
+	listed, _, err := c.look(ctx, s, name, func(context.Context) ([]string, vote.Answer) {
 		return []string{name}, vote.Answer{Verdict: vote.Granted}
 	})
 	for _, lock := range listed {
@@ -331,8 +331,8 @@ func merged(on []map[listing.ID]listing.Found) (all []Listed) {
 // lookups is how many locks are asked for at the same time in a store.
 const lookups = 16
 
-// look asks a store what it has of the locks that choose returns.
-func (c *Client) look(ctx context.Context, s store, choose func(context.Context) ([]string, vote.Answer)) ([]Listed, []NodeAnswer, error) {
+// look asks a store what it has of the locks that choose returns: of one name, or of all where of is "".
+func (c *Client) look(ctx context.Context, s store, of string, choose func(context.Context) ([]string, vote.Answer)) ([]Listed, []NodeAnswer, error) {
 	if err := checkContext(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -381,7 +381,7 @@ func (c *Client) look(ctx context.Context, s store, choose func(context.Context)
 	looks.Wait()
 	all, answers := merged([]map[listing.ID]listing.Found{locks}), c.answers([]vote.Answer{answer})
 	if answer.Verdict != vote.Granted {
-		return all, answers, newQuorumError("list", "", answers)
+		return all, answers, newQuorumError("list", of, answers)
 	}
 	return all, answers, nil
 }
