@@ -52,12 +52,13 @@ func (c *Client) TryLock(ctx context.Context, name string, options ...Option) (*
 }
 
 // Do runs fn while it holds the lock name, for which it waits as Lock does. The ctx of fn is done
-// when ctx is done or when the lock is lost. context.Cause tells which, and fn must then stop
-// before the guard (WithGuard) is over. Do returns fn's error, joined with ErrLost if the lock was
-// lost before fn returned, or with the error of the release. Both that and the error of a lock that
-// was not acquired may wrap ErrNoQuorum: the Op of the *QuorumError is "lock" if fn was not called,
-// and another after fn has returned. If fn panics or calls runtime.Goexit, Do releases the lock, and
-// the panic or the exit goes on.
+// when ctx is done or when the lock is lost. context.Cause tells which, and fn must then stop before
+// the guard (WithGuard) is over. Do returns fn's error, joined with ErrLost if the lock was lost
+// before fn returned, or with the error of the release. Both that and the error of a lock that was
+// not acquired may wrap ErrNoQuorum: the Op of the *QuorumError is "lock" if fn was not called, and
+// another after fn has returned. fn is not called either where the client is closed, or the validity
+// runs out, before Do has learnt that it holds the lock: errors.Is then finds ErrReleased or ErrLost.
+// If fn panics or calls runtime.Goexit, Do releases the lock, and the panic or the exit goes on.
 func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context) error, options ...Option) error {
 	return c.do(ctx, name, fn, true, options)
 }
@@ -168,6 +169,9 @@ func (c *Client) do(ctx context.Context, name string, fn func(ctx context.Contex
 	}
 	// This is deferred, so that the lock is also released when fn panics or calls runtime.Goexit.
 	defer func() { err = errors.Join(err, lock.Unlock(ctx)) }()
+	if lock.Err() != nil {
+		return nil // Unlock returns it
+	}
 	return fn(lock.Context())
 }
 
