@@ -36,7 +36,8 @@ func (s Server) hasBeen(before Server, promoted bool) bool {
 type Record struct {
 	// Server was admitted, or is kept out by its note until it is.
 	Server
-	// Nodes has the names of the nodes as its keys. What they map to is not read.
+	// Nodes has the names of the nodes as its keys. What they map to is not read: clients of other
+	// versions write the runs there.
 	Nodes        map[string]string `json:"nodes"`
 	MaxTTLMS     int64             `json:"max_ttl_ms"`
 	NoQuarantine bool              `json:"no_quarantine,omitempty"`

@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,17 +68,20 @@ func (q *quarantines) end(run string) (over []string) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for of, known := range q.of {
-		switch {
-		case !known.told || known.over || of != run && !q.server:
-			continue
-		case of == run:
-			known.over = true
-		default:
-			delete(q.of, of) // a master that comes back after a failover may be kept out anew
-		}
-		over = append(over, of)
+	if known := q.of[run]; known != nil && known.told && !known.over {
+		known.over = true
+		over = append(over, run)
 	}
+	if !q.server {
+		return over
+	}
+	for of, known := range q.of {
+		if known.told && !known.over {
+			delete(q.of, of) // a master that comes back after a failover may be kept out anew
+			over = append(over, of)
+		}
+	}
+	slices.Sort(over)
 	return over
 }
 
