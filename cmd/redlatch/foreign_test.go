@@ -101,7 +101,20 @@ func TestNoEnsembleInFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
+	answer(t, listener, strings.Repeat("-ERR unknown command\r\n", 10))
+	t.Setenv("REDLATCH_NO_QUARANTINE", "")
+	for _, scheme := range []string{"zk", "zks", "etcd", "etcds"} {
+		text := printed(t, "lock", "-n", "--nodes", scheme+"://"+listener.Addr().String()+"/a", "job")
+		if strings.Contains(text, "Config") || strings.Contains(text, "Ensemble.") || strings.Contains(text, "Cluster.") || !strings.Contains(text, "cannot lock") {
+			t.Errorf("%s: %s", scheme, text)
+		}
+	}
+}
+
+// answer has each connection to listener, which ends with the test, get the text once it has sent something.
+func answer(t *testing.T, listener net.Listener, text string) {
+	t.Helper()
+	t.Cleanup(func() { listener.Close() })
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -111,15 +124,8 @@ func TestNoEnsembleInFlags(t *testing.T) {
 			go func() {
 				defer conn.Close()
 				_, _ = conn.Read(make([]byte, 1))
-				_, _ = io.WriteString(conn, strings.Repeat("-ERR unknown command\r\n", 10))
+				_, _ = io.WriteString(conn, text)
 			}()
 		}
 	}()
-	t.Setenv("REDLATCH_NO_QUARANTINE", "")
-	for _, scheme := range []string{"zk", "zks", "etcd", "etcds"} {
-		text := printed(t, "lock", "-n", "--nodes", scheme+"://"+listener.Addr().String()+"/a", "job")
-		if strings.Contains(text, "Config") || strings.Contains(text, "Ensemble.") || strings.Contains(text, "Cluster.") || !strings.Contains(text, "cannot lock") {
-			t.Errorf("%s: %s", scheme, text)
-		}
-	}
 }
