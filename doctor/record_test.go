@@ -33,7 +33,7 @@ func TestExamineTellsWhatIsRecorded(t *testing.T) {
 			{func(c *redlatch.Config) { c.MaxTTL = time.Minute }, false},
 			{func(c *redlatch.Config) { c.NoQuarantine = true }, false},
 			{func(c *redlatch.Config) { c.Durable = true }, false},
-			{func(c *redlatch.Config) { c.Nodes = []string{s.URL() + "#b"} }, false}, // the same server
+			{func(c *redlatch.Config) { c.Nodes = []string{s.URL() + "#b"} }, false}, // the same server under another name
 		} {
 			changed := c
 			other.change(&changed)

@@ -11,7 +11,7 @@ type Status = node.Status
 
 // The statuses of a node.
 const (
-	StatusUnclear    = node.StatusUnclear    // the node, or another that matters to it, was not reached
+	StatusUnclear    = node.StatusUnclear    // the node, or a master of a Cluster, was not reached
 	StatusAdmitted   = node.StatusAdmitted   // votes
 	StatusAdmissible = node.StatusAdmissible // votes as soon as a client asks it to
 	StatusWaiting    = node.StatusWaiting    // may have forgotten locks; votes after a time

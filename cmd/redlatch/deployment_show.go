@@ -121,10 +121,11 @@ func (s *deploymentShowCmd) text(cfg redlatch.Config, reports []doctor.Report, c
 
 // differenceText says what is to be done where not all nodes have recorded the settings.
 func (s *deploymentShowCmd) differenceText(reports []doctor.Report) string {
-	cluster, differs, unfit, same := false, false, false, ""
+	cluster, differs, unfit := false, false, false
+	renaming := ""
 	for _, node := range reports {
 		if other, ok := errors.AsType[*admission.DisagreementError](node.Reason); ok && node.OtherSet != nil {
-			same = "name the same nodes (" + other.Renaming() + "); else "
+			renaming = "name the same nodes (" + other.Renaming() + "); else "
 		}
 		unfit = unfit || node.Recorded == nil && node.Status == doctor.StatusUnfit
 		cluster = cluster || node.Cluster != nil
@@ -136,9 +137,9 @@ func (s *deploymentShowCmd) differenceText(reports []doctor.Report) string {
 	case !differs:
 		return "a node has no record yet: the first client that it votes for writes one"
 	case cluster:
-		return "they differ: " + same + clusterRemedy
+		return "they differ: " + renaming + clusterRemedy
 	}
-	return "they differ: " + same + s.setHint()
+	return "they differ: " + renaming + s.setHint()
 }
 
 // statusText says whether the node votes for clients with the recorded settings.

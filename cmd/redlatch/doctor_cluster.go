@@ -79,8 +79,6 @@ func (d *doctorCmd) diagnoseMastersVote(f *findings, cluster string, server doct
 	case server.Status == doctor.StatusWaiting:
 		f.add(warning, server.Node, fmt.Sprintf("%v", server.Reason),
 			"wait (if nobody has taken a lock yet, the time runs from the first one on); or for all masters, "+noLock+d.admitCommand(cluster))
-	case server.Status == doctor.StatusUnclear:
-		f.add(warning, server.Node, fmt.Sprintf("it is not clear whether it votes: %v", server.Reason), "bring the other masters and nodes back")
 	case server.Status == doctor.StatusUnfit && disagrees:
 		d.diagnoseMastersRecord(f, server, disagreement)
 	case server.Status == doctor.StatusUnfit && len(server.Missing) == 0 && server.Refusal == nil:

@@ -105,8 +105,6 @@ func (d *doctorCmd) diagnoseVote(f *findings, node doctor.Report, waiting int) {
 			remedy = "wait, or " + noLock + d.admitAllCommand()
 		}
 		f.add(warning, node.Node, fmt.Sprintf("%v", node.Reason), remedy)
-	case node.Status == doctor.StatusUnclear:
-		f.add(warning, node.Node, fmt.Sprintf("it is not clear whether it votes: %v", node.Reason), "bring the other nodes back")
 	case node.Status == doctor.StatusUnfit && len(node.Missing) == 0:
 		f.add(danger, node.Node, fmt.Sprintf("it does not vote: %v", node.Reason), "")
 	}

@@ -122,11 +122,6 @@ func TestDiagnose(t *testing.T) {
 		{name: "too old", change: []func(*doctor.Report){
 			func(n *doctor.Report) { n.Status, n.Reason = doctor.StatusUnfit, errors.New("use Redis 7.0") },
 		}, exit: 2, want: []string{"unsafe: a: it does not vote: use Redis 7.0"}},
-		{name: "whether it votes depends on others", change: []func(*doctor.Report){
-			func(n *doctor.Report) {
-				n.Status, n.Reason = doctor.StatusUnclear, errors.New("not all nodes have been reached yet")
-			},
-		}, exit: 1, want: []string{"warning: a: it is not clear whether it votes"}},
 		{name: "evicting", change: []func(*doctor.Report){
 			func(n *doctor.Report) { n.Evicting, n.MaxMemory, n.Policy = true, 3<<29, "allkeys-lru" },
 		}, exit: 2, want: []string{"unsafe: a: it may delete locks to make room (maxmemory 1.5G, allkeys-lru)"}},

@@ -17,7 +17,7 @@ import (
 type Status uint8
 
 const (
-	// StatusUnclear says that the node, or another on which it depends, could not be asked.
+	// StatusUnclear says that the node could not be asked.
 	StatusUnclear Status = iota
 	// StatusAdmitted says that the node votes.
 	StatusAdmitted

@@ -31,8 +31,9 @@ func (n *Node) JudgeRecord(ctx context.Context, x *Examination) *Record {
 	if x.Recorded == nil {
 		return nil
 	}
-	r := &Record{Agreement: *x.Recorded, Void: x.Void, RunID: x.evidence.record.Run}
-	r.Agrees = r.ID() == n.options.Agreement.ID()
+	r := &Record{
+		Agreement: *x.Recorded, Void: x.Void, RunID: x.evidence.record.Run, Agrees: x.Recorded.ID() == n.options.Agreement.ID(),
+	}
 	if err := errors.Join(x.Err, x.refused, x.evidence.unreadable); err != nil {
 		r.Status, r.Reason = StatusUnclear, err
 		return r
