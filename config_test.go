@@ -28,7 +28,7 @@ func TestInvalidConfig(t *testing.T) {
 		words  []string // the setting, and the remedy
 	}{
 		{"no nodes", redlatch.Config{}, []string{"Nodes", "at least one", "redis://"}},
-		{"no scheme", redlatch.Config{Nodes: []string{"127.0.0.1:6379"}}, []string{"Nodes[0]", "redis://HOST:PORT"}},
+		{"no scheme", redlatch.Config{Nodes: []string{"127.0.0.1:6379"}}, []string{"Nodes[0]", "redis://127.0.0.1:6379"}},
 		{"empty URL", redlatch.Config{Nodes: []string{url, ""}}, []string{"Nodes[1]", "redis://HOST:PORT"}},
 		{"bad port", redlatch.Config{Nodes: []string{"redis://127.0.0.1:x"}}, []string{"Nodes[0]"}},
 		{"unknown parameter", redlatch.Config{Nodes: []string{url + "?timeout=1s"}}, []string{"Nodes[0]", "parameter", "db"}},

@@ -23,6 +23,7 @@ const (
 )
 
 var (
+	errEmpty    = errors.New("empty: write redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH, or leave it out")
 	errNotURL   = errors.New("not a URL: write redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH; check the host and the port; " + escaping)
 	errNoScheme = errors.New("no scheme: write redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH")
 	errPassword = errors.New("an @ is only between the password and the host: " + escaping)
@@ -113,6 +114,12 @@ func shownParameter(pair string) string {
 // not before the host comes from a password that was not escaped. The error repeats nothing that
 // may be secret.
 func split(raw string) (*url.URL, error) {
+	switch {
+	case raw == "":
+		return nil, errEmpty
+	case isAddress(raw):
+		return nil, errors.New("no scheme: write redis://" + raw + ", or rediss:// for TLS")
+	}
 	u, err := url.Parse(raw)
 	if err != nil {
 		// The parser's error repeats parts of the URL and, depending on where it went wrong, these

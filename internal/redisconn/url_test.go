@@ -105,9 +105,10 @@ func TestParseCluster(t *testing.T) {
 func TestParseErrors(t *testing.T) {
 	t.Parallel()
 	cases := []struct{ url, mention string }{
-		{"", "redis://HOST:PORT"},
-		{"127.0.0.1:6379", "redis://HOST:PORT"},
-		{"localhost:6379", "redis://HOST:PORT"},
+		{"", "empty: write redis://HOST:PORT"},
+		{"127.0.0.1:6379", "write redis://127.0.0.1:6379,"},
+		{"[::1]:6379/2", "write redis://[::1]:6379/2,"},
+		{"localhost:6379", "write redis://localhost:6379,"},
 		{"localhost", "redis://HOST:PORT"},
 		{"http://localhost:6379", "redis://HOST:PORT"},
 		{"redis://localhost:port", "port"},
