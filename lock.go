@@ -32,10 +32,11 @@ type Lock struct {
 	// alarm rings when the next thing is to be done for the lock, until over.
 	alarm clock.Alarm
 	over  bool
-	// renewal is when to renew next. renewing: a renewal is under way. failing: the last renewal
-	// failed.
-	renewal           clock.Instant
-	renewing, failing bool
+	// renewal is when to renew next. renewing: a renewal is under way. failed is why the last renewal
+	// failed, nil if it did not.
+	renewal  clock.Instant
+	renewing bool
+	failed   error
 	// unheard: no quorum answered when what was left of the lock was to be deleted.
 	unheard bool
 }
@@ -83,13 +84,17 @@ var (
 	errBusy       = errors.New("it is being extended already")
 )
 
-// ranOut returns why the validity ran out: because of MaxHold where that forbade the next renewal.
+// ranOut returns why the validity ran out: because of MaxHold where that forbade the next renewal,
+// otherwise with what the nodes answered to the last one.
 func (l *Lock) ranOut() error {
 	r := &l.call.settings
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r.renewal && !l.renewing && !l.failing && l.lease.Since().Add(r.maxHold).Until(l.renewal) >= 0 {
+	if r.renewal && !l.renewing && l.failed == nil && l.lease.Since().Add(r.maxHold).Until(l.renewal) >= 0 {
 		return fmt.Errorf("%w: %v, and it was not renewed beyond that: raise it for longer work", ErrMaxHold, r.maxHold)
+	}
+	if l.failed != nil {
+		return fmt.Errorf("%w: the last renewal failed: %v", errRanOut, l.failed)
 	}
 	return errRanOut
 }

@@ -107,8 +107,12 @@ func (l *Lock) renewed(err error) {
 	}
 	l.mu.Lock()
 	l.renewing = false
-	if !errors.Is(err, errBusy) {
-		l.failing = err != nil && !errors.Is(err, ErrMaxHold)
+	switch {
+	case errors.Is(err, errBusy):
+	case errors.Is(err, ErrMaxHold):
+		l.failed = nil
+	default:
+		l.failed = err
 	}
 	l.renewal = l.renewAt(now, next)
 	l.ringNext(now)

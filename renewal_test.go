@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -260,6 +261,28 @@ func TestExtendThatDoesNotWaitForTheNodes(t *testing.T) {
 		}
 		if err := lock.Unlock(t.Context()); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// The error of a lock that was lost because nobody extended it says what the nodes answered, and why
+// that was. It is an error of the loss alone: errors.Is finds no ErrNoQuorum in it.
+func TestLossSaysWhyItWasNotRenewed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := redlatchtest.New(t, redlatch.Config{TTL: 3 * time.Second})
+		lock, err := client.TryLock(t.Context(), "name")
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.Cut(true)
+		<-lock.Context().Done()
+		why := context.Cause(lock.Context())
+		if !errors.Is(why, redlatch.ErrLost) || errors.Is(why, redlatch.ErrNoQuorum) {
+			t.Errorf("the kind of %v", why)
+		}
+		if !strings.Contains(why.Error(), `the last renewal failed: extend "name": no quorum: 0 of 1 nodes said yes`) {
+			t.Errorf("it does not say why: %v", why)
 		}
 	})
 }

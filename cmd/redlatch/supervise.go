@@ -200,7 +200,7 @@ func (s *supervisor) lose(why error) {
 		why = fmt.Errorf("%w; it was the lock of %s", why, s.names)
 	}
 	if s.ending != lockLost {
-		s.out.warn("%v", why)
+		s.out.warn("%s", inFlags(why.Error()))
 	}
 	killAt := time.Now().Add(s.terms.grace)
 	if last := s.terms.killAt(s.lock.Until()); last.Before(killAt) {
