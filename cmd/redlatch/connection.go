@@ -64,7 +64,7 @@ func (c *connection) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&c.CA, "ca", "", "PEM `FILE` with the CA certificates for rediss://, zks:// and etcds://. Defaults to the system's.")
 	flags.StringVar(&c.Cert, "cert", "", "PEM `FILE` with the client certificate for rediss://, zks:// and etcds://. Needs --key.")
 	flags.StringVar(&c.Key, "key", "", "PEM `FILE` with the private key of --cert.")
-	flags.StringVar(&c.Deployment, "deployment", c.Deployment, "`NAME` of the deployment that these nodes serve. All clients of a node must give the same one. Defaults to \"default\".")
+	flags.StringVar(&c.Deployment, "deployment", c.Deployment, "`NAME` of the deployment that these nodes serve. All clients that share locks must give the same. Defaults to \"default\".")
 	flags.Var(commandline.Duration(&c.MaxTTL), "max-ttl", "The longest TTL that any client of the deployment uses; all clients must give the same. Defaults to 30s. With zk:// and etcd:// the session lasts twice as long, the default is 20s, and clients may differ.")
 	c.maxTTL = flags.Lookup("max-ttl")
 	flags.Var(commandline.Duration(&c.NodeTimeout), "node-timeout", "How long one node may take to answer. Defaults to 250ms, or less if the TTL is short.")

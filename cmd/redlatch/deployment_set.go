@@ -39,7 +39,7 @@ Exit codes:
 	64  usage, or the answer was not yes: nothing was changed
 	69  some nodes could not be reached
 	77  a node refused (password, permission, a replica, ...)`,
-		Example: `  # allow TTLs of five minutes, once all clients are configured for that
+		Example: `  # allow TTLs of five minutes; then restart the clients, with --max-ttl 5m
   redlatch deployment set --max-ttl 5m
 `,
 		Args: commandline.Arguments(),

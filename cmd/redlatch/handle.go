@@ -41,7 +41,12 @@ func (e *extendCmd) line() *cobra.Command {
 Arguments:
 
 	<name>    The lock's name.
-	<handle>  What redlatch lock printed.` + handleCodes,
+	<handle>  What redlatch lock printed.
+
+Exit codes:
+
+	0   done
+	64  usage, or the nodes have recorded other settings` + handleCodes,
 		Example: `  # keep it for 25 s from now on
   redlatch extend --ttl 25 job "$handle"
 `,
@@ -75,7 +80,12 @@ func (u *unlockCmd) line() *cobra.Command {
 Arguments:
 
 	<name>    The lock's name.
-	<handle>  What redlatch lock printed.` + handleCodes,
+	<handle>  What redlatch lock printed.
+
+Exit codes:
+
+	0   done
+	64  usage` + handleCodes,
 		Example: `  # show who holds a lock whose handle is lost, and release it
   redlatch unlock --force job
   # release what redlatch lock took
@@ -100,11 +110,6 @@ func (u *unlockCmd) arguments(cmd *cobra.Command, args []string) error {
 }
 
 const handleCodes = `
-
-Exit codes:
-
-	0   done
-	64  usage, or, to extend, the nodes have recorded other settings
 	69  no quorum: too few nodes answered; the lock may have been changed or not
 	76  the lock is not held under this handle any more; stderr says who holds it
 	77  a node refused (password, permission, wrong type, ...)`

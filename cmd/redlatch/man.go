@@ -44,7 +44,7 @@ func manPage(program *cobra.Command) string {
 		}
 	}
 	m.section("DESCRIPTION")
-	m.text("A lock is held on one Redis or Valkey server, or on a majority of several independent ones. A duration is a number of seconds, such as 10 or 0.5, or a text such as 500ms, 1m30s or 2h.")
+	m.text("A lock is held on one Redis or Valkey server, or on a majority of several independent ones. " + commandline.Durations)
 	m.section("COMMANDS")
 	environment := make(map[string]bool)
 	var variables []*pflag.Flag

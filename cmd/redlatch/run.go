@@ -92,7 +92,7 @@ Exit codes:
 	flags := cmd.Flags()
 	r.acquisition.addTo(flags)
 	flags.Var(commandline.Optional(&r.GivenTTL, commandline.Duration), "ttl", "How long the nodes keep the lock without a renewal; redlatch renews it while COMMAND runs. Defaults to 10s, or to --max-ttl if that is less.")
-	flags.Var(commandline.Duration(&r.MinHold), "min-hold", "Hold the lock for at least this long, even if COMMAND ends sooner. So a job that two machines start in the same minute runs once, though their clocks differ. INT, TERM, HUP or QUIT ends the hold, even if it comes while COMMAND runs.")
+	flags.Var(commandline.Duration(&r.MinHold), "min-hold", "Hold the lock for at least this long, even if COMMAND ends sooner. So a job that two machines start in the same minute runs once, though their clocks differ. INT, TERM, HUP or QUIT ends the hold, even if it comes while COMMAND runs. Defaults to 0.")
 	flags.Var(commandline.Duration(&r.MaxRun), "max-run", "End COMMAND when it has run this long, with SIGTERM, and with SIGKILL after --grace. Defaults to no limit.")
 	flags.Var(commandline.Optional(&r.Grace, commandline.Duration), "grace", "How long COMMAND has between SIGTERM and SIGKILL, at most half the TTL; 0 means SIGKILL at once. The lock counts as lost that much earlier. Defaults to a fifth of the TTL.")
 	commandline.Bool(flags, &r.Shared, "shared", "", "Hold the lock together with other runs that give --shared, but not with a run that does not.")

@@ -162,6 +162,8 @@ Flags:
   -l, --loud            Be loud.
   -h, --help            Show the help of the command.
 
+D is seconds, such as 10 or 0.5, or a text such as 500ms, 1m30s or 2h.
+
 Examples:
   # once
   prog run x

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // width is the greatest length of a line of help, in characters. Lines that begin with a tab in
@@ -18,6 +19,13 @@ func WriteHelp(w io.Writer, cmd *cobra.Command) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage: %s\n\n%s", cmd.UseLine(), wrapped(cmd.Short+"\n\n"+cmd.Long, ""))
 	fmt.Fprintf(&b, "\nFlags:\n%s", cmd.LocalFlags().FlagUsagesWrapped(width))
+	takesDuration := false
+	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		takesDuration = takesDuration || !flag.Hidden && flag.Value.Type() == durationType
+	})
+	if takesDuration {
+		fmt.Fprintf(&b, "\n%s", wrapped(Durations, ""))
+	}
 	if cmd.HasSubCommands() {
 		b.WriteString("\nCommands:\n")
 		for i, below := range leaves(cmd) {

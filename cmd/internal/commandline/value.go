@@ -29,9 +29,15 @@ func (v value[T]) Set(text string) error {
 func (value[T]) String() string { return "" }
 func (v value[T]) Type() string { return v.placeholder }
 
+// durationType is the type that the value of a Duration reports.
+const durationType = "D"
+
+// Durations says what ParseDuration reads.
+const Durations = durationType + " is seconds, such as 10 or 0.5, or a text such as 500ms, 1m30s or 2h."
+
 // Duration returns the value of a flag whose text ParseDuration reads.
 func Duration(to *time.Duration) pflag.Value {
-	return value[time.Duration]{to, "D", ParseDuration}
+	return value[time.Duration]{to, durationType, ParseDuration}
 }
 
 // Int returns the value of a flag that takes a whole number.
