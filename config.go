@@ -98,9 +98,9 @@ type Config struct {
 
 	// Deployment keeps several sets of clients on the same servers apart: each has its own
 	// admissions. It does not keep their locks apart. If two deployments use the same names, both
-	// must have the longest MaxTTL of either; otherwise one admits a restarted node while a lock of
-	// the other still runs. It has up to 64 letters, digits, dots and dashes. Defaults to
-	// "default".
+	// must have the same Nodes, otherwise their quorums need not meet; and the longest MaxTTL of
+	// either, otherwise one admits a restarted node while a lock of the other still runs. It has up
+	// to 64 letters, digits, dots and dashes. Defaults to "default".
 	Deployment string
 
 	// NoQuarantine lets every node vote at once. A node that restarts empty then votes for locks

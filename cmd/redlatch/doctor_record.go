@@ -28,7 +28,7 @@ func (d *doctorCmd) diagnoseRecord(f *findings, node doctor.Report) bool {
 	}
 	if node.OtherSet != nil {
 		f.add(danger, node.Node, fmt.Sprintf("the deployment %q has the nodes [%s] %s, but --nodes names others: the quorums of the two sets need not meet, so it does not vote for both", d.Deployment, strings.Join(node.OtherSet, " "), at),
-			"name the same nodes everywhere ("+other.Renaming()+"), or another --deployment; to move the deployment to these nodes: "+d.setCommand())
+			"name the same nodes everywhere ("+other.Renaming()+"), or another --deployment for locks that are not shared; to move the deployment to these nodes: "+d.setCommand())
 		return true
 	}
 	f.add(danger, node.Node, fmt.Sprintf("the deployment %q has %s %s, but these settings are %s: it does not vote for clients with these settings", d.Deployment, termsText(other.Recorded), at, termsText(other.Ours)),

@@ -89,11 +89,11 @@ func (e *DisagreementError) Error() string {
 	}
 	if !slices.Equal(e.Recorded.Nodes, e.Ours.Nodes) {
 		return fmt.Sprintf("Nodes: the deployment %q has the nodes [%s] %s, this client names [%s]: "+
-			"name the same nodes (%s), use another Deployment, "+
+			"name the same nodes (%s), use another Deployment if it shares no locks with the others, "+
 			"or, except in a Redis Cluster, change it for all clients with: redlatch deployment set",
 			e.Ours.Deployment, printable.Text(strings.Join(e.Recorded.Nodes, " ")), at, strings.Join(e.Ours.Nodes, " "), e.Renaming())
 	}
-	return fmt.Sprintf("the deployment %q has %s %s, this client has %s: set the client's to the same, use another Deployment, "+
+	return fmt.Sprintf("the deployment %q has %s %s, this client has %s: set the client's to the same, use another Deployment if it shares no locks with the others, "+
 		"or, except in a Redis Cluster, change it for all clients with: redlatch deployment set%s",
 		e.Ours.Deployment, e.Recorded, at, e.Ours, e.flags())
 }

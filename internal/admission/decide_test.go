@@ -3,6 +3,7 @@ package admission
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -290,8 +291,14 @@ func TestDisagreementNamesBothValues(t *testing.T) {
 	r := recordOf(agreementOf(Agreement{MaxTTL: 2 * time.Minute, NoQuarantine: true}))
 	err := Decide(a, Evidence{Server: testServer, Record: r}).Err
 	want := `the deployment "default" has MaxTTL 2m0s, NoQuarantine here, this client has MaxTTL 1m0s: ` +
-		"set the client's to the same, use another Deployment, or, except in a Redis Cluster, change it for all clients with: redlatch deployment set --max-ttl 1m0s"
+		"set the client's to the same, use another Deployment if it shares no locks with the others, or, except in a Redis Cluster, change it for all clients with: redlatch deployment set --max-ttl 1m0s"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	// With other nodes, another Deployment would have a quorum that need not meet that of the others.
+	a.Nodes = []string{"x", "y"}
+	err = Decide(a, Evidence{Server: testServer, Record: r}).Err
+	if err == nil || !strings.HasPrefix(err.Error(), "Nodes: ") || !strings.Contains(err.Error(), ", use another Deployment if it shares no locks with the others, or, ") {
+		t.Errorf("other nodes: %v", err)
 	}
 }
