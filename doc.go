@@ -16,7 +16,7 @@
 // a majority of all configured nodes has granted it, so any minority of them may be down, hung or
 // slow.
 //
-// Lock and TryLock return a handle, for work that cannot be wrapped in a function. The client
+// Lock and TryLock return a *Lock, for work that cannot be wrapped in a function. The client
 // renews a lock in the background until it is released, or for MaxHold at most. TryDo runs a
 // function only if the lock is free, for a job that one of several machines is to do. With
 // WithMinHold the lock is kept long enough to cover the difference between the machines' clocks.
