@@ -27,6 +27,8 @@ func (d *doctorCmd) line() *cobra.Command {
 		Short: "Examine the nodes and say what is wrong with them.",
 		Long: `Examines every node, and changes nothing on it. It prints a table of the nodes, then what is wrong with them, the worst first, each with its remedy. --nodes, --deployment, --max-ttl, --no-quarantine, --durable and --key-template must be the same as those of the clients.
 
+In the table, LATENCY is the median round trip and UP the time since the server's start. VOTES says whether the node votes, or when it can. KEEPS is what outlives a restart, CLOCK is how far the node's clock is ahead of this machine's, LACKS has the rights that the user lacks, and SAME AS an earlier node that is the same server. "-" stands for what is unknown or does not apply.
+
 In a Redis Cluster it examines every master, at the address that the Cluster gives for it. The table has one row for the Cluster. Below, what is wrong with one master has the address of that master, and what is wrong with all has the name of the Cluster. --json has each master.
 
 For ZooKeeper and etcd it says whether a majority answers, which servers do not, and what keeps clients from getting locks. Clocks do not matter there.
