@@ -88,7 +88,7 @@ func (a NodeAnswer) String() string {
 		}
 		b.WriteString(inTheWay(a.Holder))
 		if a.Left >= 0 {
-			fmt.Fprintf(&b, ", %v left", a.Left)
+			fmt.Fprintf(&b, ", %v left", a.Left.Round(time.Millisecond))
 		}
 		b.WriteString(")")
 	}
@@ -146,7 +146,7 @@ func (e *QuorumError) Error() string {
 	if holder, left, ok := e.Holder(); ok && e.kind == ErrHeld {
 		fmt.Fprintf(&b, ": %s", inTheWay(holder))
 		if left >= 0 {
-			fmt.Fprintf(&b, ", expires in %v", left)
+			fmt.Fprintf(&b, ", expires in %v", left.Round(time.Millisecond))
 		}
 		return b.String()
 	}

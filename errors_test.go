@@ -1,8 +1,10 @@
 package redlatch_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -151,5 +153,23 @@ func TestHolderIsKeptForAtLeast(t *testing.T) {
 	}
 	if _, _, ok := (&redlatch.QuorumError{Nodes: []redlatch.NodeAnswer{{}}}).Holder(); ok {
 		t.Error("a holder that no node has named")
+	}
+}
+
+// What is left of a lock is told in milliseconds, also where this process counts it itself.
+func TestErrorTellsMilliseconds(t *testing.T) {
+	t.Parallel()
+	a := redlatch.NodeAnswer{Node: "a", Verdict: redlatch.VoteHeld, Holder: redlatch.Holder{ID: "b"}, Left: 1234567891}
+	if text := a.String(); !strings.Contains(text, ", 1.235s left") {
+		t.Error(text)
+	}
+	server := redistest.New(t)
+	client := locktest.Open(t, locktest.Config(server.URL()))
+	locktest.TryLock(t, client, "job")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_, err := client.Lock(ctx, "job", redlatch.WithWaitReport(func(error) { cancel() }))
+	if err == nil || !regexp.MustCompile(`, expires in [0-9ms]+(\.[0-9]{1,3})?s$`).MatchString(err.Error()) {
+		t.Errorf("it says %v", err)
 	}
 }
