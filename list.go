@@ -41,8 +41,9 @@ type Listed struct {
 	// Readers are the readers that have the lock together if Holder is Shared, in the order in
 	// which they came. There are 1000 at most of each node, those whose locks end last.
 	Readers []Reader
-	// Waiting are the clients in the wait queue for the lock, in their order, the first 1000 at most.
-	// For a permit they are those that wait for any permit of that name.
+	// Waiting are the clients in the wait queue for the lock, in their order. Where some cannot reach
+	// the node that keeps it and wait on another, those on the node with the most come first. There
+	// are 1000 at most of each node. For a permit they are those that wait for any permit of that name.
 	Waiting []Waiter
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // Locks says how the locks of a client look on its nodes.
@@ -129,6 +130,7 @@ func Merge(on []map[ID]Found) []Lock {
 func merge(on []map[ID]Found, id ID) Lock {
 	lock := Lock{ID: id}
 	holders, readers := make(map[string][]time.Duration), make(map[string][]time.Duration)
+	var queues [][]string
 	for _, found := range on {
 		one, ok := found[id]
 		if !ok {
@@ -137,13 +139,12 @@ func merge(on []map[ID]Found, id ID) Lock {
 		if one.Holder != "" {
 			holders[one.Holder] = append(holders[one.Holder], one.Left)
 		}
-		if len(one.Queue) > len(lock.Queue) {
-			lock.Queue = one.Queue // one node has it, unless its arbiter has just changed
-		}
+		queues = append(queues, one.Queue)
 		for reader, left := range one.Readers {
 			readers[reader] = append(readers[reader], left)
 		}
 	}
+	lock.Queue = joined(queues)
 	if len(holders) > 0 {
 		fewer := func(a, b string) int { return cmp.Compare(len(holders[a]), len(holders[b])) }
 		lock.Holder = slices.MaxFunc(slices.Sorted(maps.Keys(holders)), fewer)
@@ -153,6 +154,20 @@ func merge(on []map[ID]Found, id ID) Lock {
 		lock.Readers = append(lock.Readers, Reader{reader, Kept(left, quorum.Majority(len(on))), len(left)})
 	}
 	return lock
+}
+
+// joined puts the queues of several nodes one behind the other, the longest first. One node has them all, unless
+// the arbiter has just changed, or clients cannot reach the same node. Who moves from one to another is named once.
+func joined(queues [][]string) (all []string) {
+	slices.SortStableFunc(queues, func(a, b []string) int { return cmp.Compare(len(b), len(a)) })
+	there := make(map[string]bool)
+	for _, waiter := range slices.Concat(queues...) {
+		if name := vote.Waiter(waiter); !there[name] {
+			there[name] = true
+			all = append(all, waiter)
+		}
+	}
+	return all
 }
 
 // Kept is how long need nodes keep what some of them have left, or all of these if they are fewer.

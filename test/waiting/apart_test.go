@@ -3,10 +3,12 @@ package waiting
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -67,4 +69,48 @@ func TestClientThatWaitsOnAnotherNode(t *testing.T) {
 		stop()
 		others.Wait()
 	}
+}
+
+// Who waits on another node than all others is among those who are listed, once.
+func TestWaiterOnAnotherNodeIsListed(t *testing.T) {
+	t.Parallel()
+	nodes := locktest.Shared(t, 3)
+	c := locktest.Config(redistest.URLs(nodes)...)
+	first := locktest.TryLock(t, locktest.Open(t, c), t.Name())
+	given, stop := context.WithCancel(t.Context())
+	var outs []<-chan locktest.Outcome
+	want := []string{"0", "1", "apart"}
+	arbiter := 0
+	for i, label := range want[:2] {
+		labelled := c
+		labelled.Label = label
+		outs = append(outs, locktest.LockIn(given, locktest.Open(t, labelled), t.Name()))
+		arbiter = awaitQueued(t, nodes, t.Name(), i+1)
+	}
+	proxies := redistest.Proxies(t, nodes)
+	if err := proxies[arbiter].Refuse(true); err != nil {
+		t.Fatal(err)
+	}
+	apart := locktest.Through(c, locktest.ProxyURLs(proxies)...)
+	apart.Label = want[2]
+	outs = append(outs, locktest.LockIn(given, locktest.Open(t, apart), t.Name()))
+	var listed []string
+	locktest.Await(t, "all who wait are listed", func() bool {
+		waiters, err := redlatch.Waiters(t.Context(), c, t.Name())
+		listed = nil
+		for _, w := range waiters {
+			listed = append(listed, w.Label)
+		}
+		return err == nil && len(listed) >= len(want)
+	})
+	if !slices.Equal(listed, want) {
+		t.Errorf("there wait %q, want %q", listed, want)
+	}
+	stop()
+	for _, out := range outs {
+		if o := <-out; o.Err == nil {
+			t.Error("it has the lock")
+		}
+	}
+	locktest.Unlock(t, first)
 }
