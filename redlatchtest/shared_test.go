@@ -3,6 +3,8 @@ package redlatchtest
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,5 +98,42 @@ func TestWriterBehindATriedReader(t *testing.T) {
 		if err := <-writer; err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// More readers wait than are woken up at once. Who was not woken up keeps the place, and no writer who came later goes first.
+func TestManyReadersBeforeAWriter(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const readers = 300
+		locks := New(t, redlatch.Config{})
+		first, err := locks.Lock(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read atomic.Int32
+		var all sync.WaitGroup
+		for range readers {
+			all.Go(func() {
+				lock, err := locks.RLock(t.Context(), "a")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				read.Add(1)
+				lock.Unlock(t.Context())
+			})
+		}
+		time.Sleep(time.Second)
+		writer := locktest.LockIn(t.Context(), locks.Peer(redlatch.Config{}), "a")
+		time.Sleep(time.Second)
+		if err := first.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if o := <-writer; o.Err != nil || read.Load() < readers {
+			t.Errorf("the writer, with %v, was before %d of %d readers", o.Err, readers-read.Load(), readers)
+		} else if err := o.Lock.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		all.Wait()
 	})
 }

@@ -153,7 +153,7 @@ func (n *Node) wake(key string, l *lock, now instant, self, from string, again b
 	for len(l.queue) > 0 {
 		head := l.queue[0]
 		if isReader(head.waiter) {
-			if n.wakeReaders(key, l, now, self, from, said) {
+			if n.wakeReaders(key, l, now, self, from) {
 				w := wakeUp{waiter: vote.Reader, until: now.ms + grace, from: from}
 				l.next.note(now, w)
 				return w

@@ -62,20 +62,18 @@ func (l *lock) placeOf(now instant) uint64 {
 }
 
 // wakeReaders is the function of queue.lua.
-func (n *Node) wakeReaders(key string, l *lock, now instant, self, from string, before wakeUp) (woken bool) {
+func (n *Node) wakeReaders(key string, l *lock, now instant, self, from string) (woken bool) {
 	for _, p := range slices.Clone(l.queue[:min(len(l.queue), 256)]) {
 		if !isReader(p.waiter) {
 			break
 		}
 		there := p.heartbeat > now.ms && p.heartbeat <= now.ms+patience
-		if there && p.waiter != self {
-			there = !isReader(before.waiter) || p.heartbeat-patience > before.until-grace
-			if there && !isDeaf(strings.TrimPrefix(p.waiter, vote.Reader)) {
-				there = n.publish(key, p.waiter, from)
-			}
+		if there && p.waiter != self && !isDeaf(strings.TrimPrefix(p.waiter, vote.Reader)) {
+			there = n.publish(key, p.waiter, from)
 		}
 		if there {
 			woken = true
+			l.queue[l.rank(p.waiter)].heartbeat = now.ms + grace
 		} else {
 			l.leave(p.waiter)
 		}

@@ -199,7 +199,7 @@ func (n *Node) quit(key string, l *lock, waiter, ticket string, now instant) {
 		case noted && l.next.first == waiter:
 			l.next.note(now, wakeUp{})
 		case noted && isReader(l.next.woken.waiter) && !isReader(waiter):
-			n.wakeReaders(key, l, now, "", l.next.woken.from, wakeUp{})
+			n.wakeReaders(key, l, now, "", l.next.woken.from)
 		}
 	case waiter != "":
 		l.enqueue(waiter, uint64(integer(ticket)), now)

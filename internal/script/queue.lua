@@ -65,9 +65,10 @@ local function free(key, next, holder)
   return not holder or marked(holder) and reads(redis.call('ZRANGE', side(key, next, 'queue:'), 0, 0)[1])
 end
 
--- wakeReaders wakes up the readers before the first writer, and reports whether there are any. A
--- reader loses its place if it has lapsed, was not heard of after since, or cannot be reached.
-local function wakeReaders(key, next, now, self, from, since)
+-- wakeReaders wakes up the readers before the first writer, 256 at most, and reports whether there are
+-- any. A reader loses its place if it has lapsed or cannot be reached. Who is woken up lapses if it is
+-- not heard of within GRACE ms; those behind it who are too many to be woken up do not.
+local function wakeReaders(key, next, now, self, from)
   local queue, heartbeats = side(key, next, 'queue:'), side(key, next, 'heartbeats:')
   local woken = false
   for _, reader in ipairs(redis.call('ZRANGE', queue, 0, 255)) do
@@ -76,14 +77,12 @@ local function wakeReaders(key, next, now, self, from, since)
     end
     local heartbeat = tonumber(redis.call('ZSCORE', heartbeats, reader)) or 0
     local there = heartbeat > now and heartbeat <= now + PATIENCE
-    if there and reader ~= self then
-      there = not (since and heartbeat - PATIENCE <= since)
-      if there and string.byte(reader, 3) ~= 45 then
-        there = publish(key, reader, from)
-      end
+    if there and reader ~= self and string.byte(reader, 3) ~= 45 then
+      there = publish(key, reader, from)
     end
     if there then
       woken = true
+      redis.call('ZADD', heartbeats, now + GRACE, reader)
     else
       leave(key, next, reader)
     end
@@ -150,7 +149,7 @@ local function wake(key, next, said, now, self, from, again)
     end
     if reads(head) then
       -- rule: readers-together
-      if wakeReaders(key, next, now, self, from, reads(who) and deadline - GRACE) then
+      if wakeReaders(key, next, now, self, from) then
         keep(next, '-+', now + GRACE, from)
         return '-+', now + GRACE, from
       end

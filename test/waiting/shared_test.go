@@ -214,3 +214,47 @@ func writersLetAReaderIn(t *testing.T, n int, same bool) {
 		t.Errorf("a reader waited for %d writers", most)
 	}
 }
+
+// More readers wait than are woken up at once, and a writer waits who came after them. It is not before those
+// who were not woken up.
+func TestManyReadersBeforeAWriter(t *testing.T) {
+	t.Parallel()
+	const readers = 300
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		for _, n := range []int{1, 3} {
+			nodes := locktest.SharedOf(t, binary, n)
+			c := locktest.Config(redistest.URLs(nodes)...)
+			clients := clientsOf(t, c, 3)
+			inTurn(t, nodes, "after 300", func(try int) string {
+				name := fmt.Sprintf("%s/%d/%d", t.Name(), n, try)
+				first := locktest.TryLock(t, clients[0], name)
+				var read atomic.Int32
+				var all sync.WaitGroup
+				for range readers {
+					out := locktest.RLockIn(locktest.Within(t, locktest.Patience), clients[1], name)
+					all.Go(func() {
+						o := <-out
+						if o.Err != nil {
+							t.Error(o.Err)
+							return
+						}
+						read.Add(1)
+						locktest.Unlock(t, o.Lock)
+					})
+				}
+				awaitQueued(t, nodes, name, readers)
+				writer := locktest.LockIn(locktest.Within(t, locktest.Patience), clients[2], name)
+				awaitQueued(t, nodes, name, readers+1)
+				locktest.Unlock(t, first)
+				o := <-writer
+				order := fmt.Sprintf("after %d", read.Load())
+				if o.Err != nil {
+					t.Fatal(o.Err)
+				}
+				locktest.Unlock(t, o.Lock)
+				all.Wait()
+				return order
+			})
+		}
+	})
+}
