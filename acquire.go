@@ -142,8 +142,9 @@ func (c *Client) LockAll(ctx context.Context, names []string, options ...Option)
 // resource that is guarded by tokens must guard each slot by itself.
 //
 // k is stored nowhere. Callers should agree on it; if they do not, the largest k counts, and a
-// caller that gives a smaller one waits until one of its slots is free. To change a limit, give
-// another k: permits beyond it end when they are released. k is from 1 to 256.
+// caller that gives a smaller one waits until one of its slots is free. Callers that are behind it in
+// the queue wait as long, even if a slot beyond those is free. To change a limit, give another k:
+// permits beyond it end when they are released. k is from 1 to 256.
 //
 // Callers get permits in the order of their arrival. If there are several nodes, the one that keeps
 // the queue says which slot, and then the others are asked for it: one step more than for a lock. If
