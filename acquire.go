@@ -108,9 +108,9 @@ func (c *Client) RLock(ctx context.Context, name string, options ...Option) (*Lo
 // all when its turn has come; it holds none while it waits. If another name is held then, it goes
 // to the queue for that name, at the place that its age gives it there. Meanwhile others may take
 // the names, one or several at a time, and never leave all of them free. So a call that has lost
-// three turns, or four, takes the names one by one, in sorted order and each in its queue. When it
-// has the last of them, it makes one attempt for all, which is the lock. It waits for the callers
-// that are ahead of it in the queue for each name, and is not starved.
+// several turns takes the names one by one, in sorted order and each in its queue. When it has the
+// last of them, it makes one attempt for all, which is the lock. It waits for the callers that are
+// ahead of it in the queue for each name, and is not starved.
 //
 // While a call takes names one by one, others wait for the names that it has, and are told that
 // this client holds them. These are not locks of the program: Held, Stats (but for Tries) and
