@@ -1,8 +1,6 @@
 package waitqueue
 
 import (
-	"context"
-
 	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/internal/vote"
 )
@@ -58,37 +56,4 @@ type Holder struct {
 	// mutex guards both.
 	local *local
 	gone  bool
-}
-
-// Wait returns when the caller holds its key, or with the error of the caller's end, or with one
-// that waiting does not cure. It waits behind the callers of this process who came before, and then
-// contends for the key with other processes.
-func (q *Queue) Wait(ctx context.Context, c Caller) error {
-	l, w := q.enter(c)
-	var lease *quorum.Lease
-	if w != nil {
-		var err error
-		if lease, err = q.stay(ctx, l, w); err != nil {
-			return err
-		}
-	}
-	served := false
-	// Deferred: a report may panic or end this goroutine, and the next caller must contend.
-	defer func() {
-		if !served {
-			q.pass(l)
-		}
-	}()
-	if lease != nil {
-		q.took(c.Hold(lease))
-		served = true
-		return nil
-	}
-	lease, others, err := q.contend(ctx, c, l)
-	if err != nil {
-		return err
-	}
-	q.acquired(c.Hold(lease), true, others)
-	served = true
-	return nil
 }

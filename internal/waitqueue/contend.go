@@ -15,6 +15,39 @@ const (
 	swiftRest  = 4 * time.Millisecond
 )
 
+// Wait returns when the caller holds its key, or with the error of the caller's end, or with one
+// that waiting does not cure. It waits behind the callers of this process who came before, and then
+// contends for the key with other processes.
+func (q *Queue) Wait(ctx context.Context, c Caller) error {
+	l, w := q.enter(c)
+	var lease *quorum.Lease
+	if w != nil {
+		var err error
+		if lease, err = q.stay(ctx, l, w); err != nil {
+			return err
+		}
+	}
+	served := false
+	// Deferred: a report may panic or end this goroutine, and the next caller must contend.
+	defer func() {
+		if !served {
+			q.pass(l)
+		}
+	}()
+	if lease != nil {
+		q.took(c.Hold(lease))
+		served = true
+		return nil
+	}
+	lease, others, err := q.contend(ctx, c, l)
+	if err != nil {
+		return err
+	}
+	q.acquired(c.Hold(lease), true, others)
+	served = true
+	return nil
+}
+
 // stay waits for the turn of w. It returns a lease to hold by or, without a lease, leave to
 // contend.
 func (q *Queue) stay(ctx context.Context, l *local, w *waiter) (*quorum.Lease, error) {
@@ -141,11 +174,7 @@ func (q *Queue) await(ctx context.Context, c Caller, l *local, rest time.Duratio
 	stop := context.AfterFunc(q.options.Life, func() { cancel(context.Cause(q.options.Life)) })
 	defer stop()
 	if l.ticket == nil {
-		if l.shared {
-			l.ticket = q.joinShared(l.key)
-		} else {
-			l.ticket = q.Join(l.key)
-		}
+		l.ticket = q.join(l.key, l.shared)
 		l.ticket.ticket.Number = c.Number()
 	}
 	l.ticket.slots = c.Slots()

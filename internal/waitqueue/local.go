@@ -11,9 +11,9 @@ import (
 // the order of their calls: one of them contends for all, and a holder hands over to the next
 // without letting go.
 
-// maxTransfers is how often in a row a process may hand a key over inside itself while other
+// maxHanded is how often in a row a process may hand a key over inside itself while other
 // processes wait for it.
-const maxTransfers = 8
+const maxHanded = 8
 
 // maxBlock is how many callers in a row may hold by one attempt. Tokens must not run ahead of the
 // clocks, in µs, that stand in for them where a node forgets: no server grants one name every 8 µs.
@@ -33,9 +33,9 @@ type local struct {
 	ticket *Ticket
 	// failure is what last stood in the way of the callers that contended.
 	failure error
-	// transfers counts how often the key was given to the next caller since it was acquired, or
+	// handed counts how often the key was handed to the next caller since it was acquired, or
 	// since a node last said that no other process waits.
-	transfers int
+	handed int
 	// busy: a caller contends, or is being handed the key.
 	busy bool
 	// remote: since the key was last acquired, other processes were seen waiting for it, or nobody
@@ -158,6 +158,7 @@ func (q *Queue) next(l *local) (unused *Ticket) {
 	return unused
 }
 
+// tidy forgets l if nobody here contends, holds or waits. The caller holds q.mu.
 func (q *Queue) tidy(l *local) {
 	if !l.busy && l.holder == nil && l.waiting() == 0 {
 		delete(q.locals, l.key)
@@ -174,7 +175,7 @@ func (q *Queue) acquired(h *Holder, served, others bool) {
 	q.mu.Lock()
 	l := q.open(h.Caller.Key())
 	l.busy = l.busy && !served
-	l.transfers, l.remote = 0, others
+	l.handed, l.remote = 0, others
 	unused := q.held(l, h)
 	q.mu.Unlock()
 	unused.Leave()
@@ -226,7 +227,7 @@ func (q *Queue) successor(h *Holder) (*local, *waiter) {
 		return nil, nil
 	}
 	// rule: readers-before-next-writer
-	if l.remote && l.transfers >= maxTransfers || q.hasReaders(l.key) {
+	if l.remote && l.handed >= maxHanded || q.hasReaders(l.key) {
 		return nil, nil
 	}
 	w := l.pop()
@@ -234,7 +235,7 @@ func (q *Queue) successor(h *Holder) (*local, *waiter) {
 		return nil, nil
 	}
 	l.holder, l.busy = nil, true
-	l.transfers++
+	l.handed++
 	return l, w
 }
 

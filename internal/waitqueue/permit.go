@@ -18,14 +18,9 @@ func (q *Queue) WaitPermit(ctx context.Context, c Caller) error {
 	if err != nil {
 		return err
 	}
-	q.seen(l, others)
+	q.mu.Lock()
+	l.remote = others
+	q.mu.Unlock()
 	c.Hold(lease)
 	return nil
-}
-
-// seen notes whether others wait for l's key in other processes.
-func (q *Queue) seen(l *local, others bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	l.remote = others
 }

@@ -99,18 +99,20 @@ func (q *Queue) Close() {
 	q.background.Wait()
 }
 
-// Join takes a place in the wait queue for key, in which this process has none. It sends nothing:
-// Await does.
-func (q *Queue) Join(key string) *Ticket { return q.join(key, "") }
-
-func (q *Queue) join(key, kind string) *Ticket {
+// join takes a place in the wait queue for key. Each reader of this process has one of its own there,
+// and all its other callers have one together. It sends nothing: Await does.
+func (q *Queue) join(key string, reader bool) *Ticket {
+	waiter := q.options.Waiter
+	if reader {
+		waiter = vote.Reader + waiter
+	}
 	t := &Ticket{queue: q, key: key, order: q.Order(key), woken: make(chan notice, 1)}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.joined++
 	// No two tickets have one name: a message for a ticket that was left may arrive after the next
 	// ticket was taken.
-	t.waiter = kind + q.options.Waiter + "/" + strconv.FormatUint(q.joined, 36)
+	t.waiter = waiter + "/" + strconv.FormatUint(q.joined, 36)
 	t.ticket.Waiter = t.waiter
 	if q.tickets[key] == nil {
 		q.tickets[key] = make(map[string]*Ticket)
@@ -128,9 +130,9 @@ func (q *Queue) Arbiter(key string) int { return q.Order(key)[0] }
 func (q *Queue) Order(key string) []int {
 	weights := make([]uint64, len(q.nodes))
 	order := make([]int, len(q.nodes))
-	for i, k := range q.nodes {
+	for i, n := range q.nodes {
 		h := fnv.New64a()
-		h.Write([]byte(key + "\x00" + k.Name()))
+		h.Write([]byte(key + "\x00" + n.Name()))
 		order[i], weights[i] = i, mix(h.Sum64())
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(weights[b], weights[a]) })
@@ -173,32 +175,6 @@ func (q *Queue) Changed(key string) {
 			t.signal(notice{})
 		}
 	}
-}
-
-// look asks in the background whether anybody is in the wait queue for key, and calls told with the
-// answer, which is true if no node can say. After Close it does nothing.
-func (q *Queue) look(key string, told func(somebody bool)) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return
-	}
-	q.background.Go(func() {
-		somebody := true
-		// The first node that answers need not be the one that keeps the queue.
-		for _, i := range q.Order(key) {
-			ctx, cancel := context.WithTimeout(context.Background(), q.options.Timeout)
-			waits, err := q.nodes[i].HasWaiters(ctx, key)
-			cancel()
-			if err != nil {
-				continue
-			}
-			if somebody = waits; somebody {
-				break
-			}
-		}
-		told(somebody)
-	})
 }
 
 // leave gives up the place of w in the queue of the i-th node, and the keys that were left to it,

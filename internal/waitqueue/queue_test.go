@@ -56,7 +56,7 @@ func TestWokenUp(t *testing.T) {
 		var tickets []*Ticket
 		var outs []<-chan error
 		for i := range 4 {
-			p := newQueue(t, fmt.Sprint("p", i), nodes, nil).Join(key)
+			p := newQueue(t, fmt.Sprint("p", i), nodes, nil).join(key, false)
 			tickets, outs = append(tickets, p), append(outs, awaiting(t.Context(), p, 0))
 			settle()
 		}
@@ -101,7 +101,7 @@ func TestExpiry(t *testing.T) {
 			k := nodes[0]
 			end := time.Now().Add(left)
 			k.set(func(k *node) { k.holder, k.expires = "ours", end })
-			first, second := newQueue(t, "first", nodes, nil).Join(key), newQueue(t, "second", nodes, nil).Join(key)
+			first, second := newQueue(t, "first", nodes, nil).join(key, false), newQueue(t, "second", nodes, nil).join(key, false)
 			out := awaiting(t.Context(), first, 0)
 			time.Sleep(travel / 2)
 			behind := awaiting(t.Context(), second, 0)
@@ -134,10 +134,10 @@ func TestWakeUpIsLost(t *testing.T) {
 			k.set(func(k *node) { k.holder = "ours" })
 			ctx, die := context.WithCancel(t.Context())
 			first, second := newQueue(t, "first", nodes, nil), newQueue(t, "second", nodes, nil)
-			one := first.Join(key)
+			one := first.join(key, false)
 			outs := []<-chan error{awaiting(ctx, one, 0)}
 			settle()
-			two := second.Join(key)
+			two := second.join(key, false)
 			outs = append(outs, awaiting(t.Context(), two, 0))
 			settle()
 			if dies {
@@ -184,7 +184,7 @@ func TestDeafWaiter(t *testing.T) {
 		nodes := newNodes(1)
 		k := nodes[0]
 		k.set(func(k *node) { k.holder, k.deaf = "ours", true })
-		p := newQueue(t, "p", nodes, nil).Join(key)
+		p := newQueue(t, "p", nodes, nil).join(key, false)
 		out := awaiting(t.Context(), p, 0)
 		time.Sleep(time.Minute + heartbeat/2)
 		start := time.Now()
@@ -208,7 +208,7 @@ func TestForeignHolder(t *testing.T) {
 		nodes := newNodes(1)
 		k := nodes[0]
 		k.set(func(k *node) { k.holder = "theirs" })
-		p := newQueue(t, "p", nodes, nil).Join(key)
+		p := newQueue(t, "p", nodes, nil).join(key, false)
 		out := awaiting(t.Context(), p, 0)
 		time.Sleep(time.Hour)
 		if most := int(time.Hour/(heartbeat-heartbeat/20)) + 3; k.asked() > most {
@@ -244,7 +244,7 @@ func TestArbiterChanges(t *testing.T) {
 			var tickets []*Ticket
 			var outs []<-chan error
 			for i := range 4 {
-				p := newQueue(t, fmt.Sprint("p", i), nodes, nil).Join(key)
+				p := newQueue(t, fmt.Sprint("p", i), nodes, nil).join(key, false)
 				tickets, outs = append(tickets, p), append(outs, awaiting(t.Context(), p, 0))
 				settle()
 			}
@@ -287,7 +287,7 @@ func TestNoArbiter(t *testing.T) {
 		for _, k := range nodes {
 			k.set(func(k *node) { k.down = true })
 		}
-		p := newQueue(t, "p", nodes, nil).Join(key)
+		p := newQueue(t, "p", nodes, nil).join(key, false)
 		if err := p.Await(t.Context(), 0, quiet); !errors.Is(err, ErrNone) {
 			t.Errorf("%v", err)
 		}
@@ -313,7 +313,7 @@ func TestLeave(t *testing.T) {
 			k := arbiter(t, nodes)
 			k.set(func(k *node) { k.holder = "ours" })
 			ctx, cancel := context.WithCancel(t.Context())
-			one, two := newQueue(t, "one", nodes, nil).Join(key), newQueue(t, "two", nodes, nil).Join(key)
+			one, two := newQueue(t, "one", nodes, nil).join(key, false), newQueue(t, "two", nodes, nil).join(key, false)
 			first := awaiting(ctx, one, 0)
 			time.Sleep(travel / 4)
 			second := awaiting(t.Context(), two, 0)
@@ -348,7 +348,7 @@ func TestLeaveWhileJoining(t *testing.T) {
 			k := arbiter(t, nodes)
 			k.set(func(k *node) { k.holder = "ours" })
 			ctx, cancel := context.WithCancel(t.Context())
-			p := newQueue(t, "p", nodes, nil).Join(key)
+			p := newQueue(t, "p", nodes, nil).join(key, false)
 			out := awaiting(ctx, p, 0)
 			time.Sleep(time.Duration(after) * travel / 2)
 			cancel()
@@ -372,7 +372,7 @@ func TestLeftToTheFirst(t *testing.T) {
 			k := arbiter(t, nodes)
 			k.set(func(k *node) { k.holder, k.mute = "ours", way == "looks" })
 			q := newQueue(t, "p", nodes, nil)
-			p := q.Join(key)
+			p := q.join(key, false)
 			ctx, cancel := context.WithCancel(t.Context())
 			out := awaiting(ctx, p, 0)
 			settle()

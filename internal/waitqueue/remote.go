@@ -1,6 +1,9 @@
 package waitqueue
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // This file has what is known of those who wait for a key in other processes. The node that keeps
 // the wait queue says with most answers whether there are any; then callers here let them in.
@@ -51,17 +54,43 @@ func (q *Queue) hasRemoteWaiters(l *local) bool {
 // maxUnheard is how often in a row a process may hand a key over inside itself before it asks
 // whether others wait. Usually the arbiter says so in its answer to an attempt, but a slow arbiter
 // is not waited for.
-const maxUnheard = 4 * maxTransfers
+const maxUnheard = 4 * maxHanded
 
 // ask asks in the background whether others wait for l's key, if it is time to.
 func (q *Queue) ask(l *local) {
 	q.mu.Lock()
-	due := !l.remote && !l.asking && l.transfers >= maxUnheard
+	due := !l.remote && !l.asking && l.handed >= maxUnheard
 	l.asking = l.asking || due
 	q.mu.Unlock()
 	if due {
 		q.look(l.key, func(others bool) { q.asked(l, others) })
 	}
+}
+
+// look asks in the background whether anybody is in the wait queue for key, and calls told with the
+// answer, which is true if no node can say. After Close it does nothing.
+func (q *Queue) look(key string, told func(somebody bool)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	q.background.Go(func() {
+		somebody := true
+		// The first node that answers need not be the one that keeps the queue.
+		for _, i := range q.Order(key) {
+			ctx, cancel := context.WithTimeout(context.Background(), q.options.Timeout)
+			waits, err := q.nodes[i].HasWaiters(ctx, key)
+			cancel()
+			if err != nil {
+				continue
+			}
+			if somebody = waits; somebody {
+				break
+			}
+		}
+		told(somebody)
+	})
 }
 
 // asked takes in whether others wait for l's key.
@@ -70,7 +99,7 @@ func (q *Queue) asked(l *local, others bool) {
 	defer q.mu.Unlock()
 	l.asking = false
 	if l.remote = l.remote || others; !l.remote {
-		l.transfers = 0
+		l.handed = 0
 	}
 }
 
@@ -79,6 +108,6 @@ func (q *Queue) heard(l *local) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !l.remote {
-		l.transfers = 0
+		l.handed = 0
 	}
 }

@@ -84,7 +84,7 @@ func TestTakenWithAPlace(t *testing.T) {
 				nodes := newNodes(3)
 				q := newQueue(t, "p", nodes, nil)
 				l, _ := q.enter(wanting{})
-				l.ticket = q.Join(key)
+				l.ticket = q.join(key, false)
 				if err := l.ticket.Await(t.Context(), 0, quiet); err != nil {
 					t.Fatal(err)
 				}

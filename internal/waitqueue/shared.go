@@ -21,9 +21,6 @@ func (q *Queue) WaitShared(ctx context.Context, c Caller) error {
 	return nil
 }
 
-// joinShared is Join for a reader. Others of this process may have places for the same key.
-func (q *Queue) joinShared(key string) *Ticket { return q.join(key, vote.Reader) }
-
 // hasReaders reports whether readers of this process wait for key. The caller holds q.mu.
 func (q *Queue) hasReaders(key string) bool {
 	for waiter := range q.tickets[key] {

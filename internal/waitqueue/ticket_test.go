@@ -18,8 +18,8 @@ func TestEndOfATicketIsItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, k := heldNode()
 		q := newQueue(t, "one", nodes, nil)
-		before := q.Join(key)
-		p := q.Join(key)
+		before := q.join(key, false)
+		p := q.join(key, false)
 		before.Leave()
 		out := awaiting(t.Context(), p, 0)
 		settle()
@@ -51,7 +51,7 @@ func TestTakenGivesUpTheTicketAlone(t *testing.T) {
 			k := arbiter(t, nodes)
 			k.set(func(k *node) { k.holder = "before" })
 			q := newQueue(t, "one", nodes, nil)
-			p := q.Join(key)
+			p := q.join(key, false)
 			out := awaiting(t.Context(), p, 0)
 			settle()
 			k.set(func(k *node) { k.from = "before" })
@@ -91,7 +91,7 @@ func TestNoPlaceWhereAnswersAreLate(t *testing.T) {
 			k.set(func(k *node) { k.holder, k.ticket = "ours", 7 })
 		}
 		q := newQueue(t, "one", nodes, nil)
-		p := q.Join(key)
+		p := q.join(key, false)
 		places := func() (names []string, number uint64) {
 			for _, i := range p.order {
 				nodes[i].set(func(k *node) {
@@ -147,7 +147,7 @@ func TestLastCallerLeavesWhileAnotherHolds(t *testing.T) {
 		nodes, k := heldNode()
 		q := newQueue(t, "p", nodes, nil)
 		l, _ := q.enter(wanting{})
-		l.ticket = q.Join(key)
+		l.ticket = q.join(key, false)
 		ctx, cancel := context.WithCancel(t.Context())
 		out := awaiting(ctx, l.ticket, 0)
 		settle()
@@ -183,7 +183,7 @@ func TestNoPlaceUnderAnotherName(t *testing.T) {
 				nodes, k := heldNode()
 				k.set(func(k *node) { k.deaf = hears })
 				q := newQueue(t, "one", nodes, nil)
-				p := q.Join(key)
+				p := q.join(key, false)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				out := awaiting(ctx, p, 0)

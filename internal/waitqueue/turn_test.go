@@ -24,7 +24,7 @@ func TestForgottenTicketIsWokenUp(t *testing.T) {
 		forgotten := request
 		forgotten.Ticket.Waiter = "one/old"
 		q.nodes[0].Enqueue(t.Context(), vote.Enqueue{Key: key, Ticket: forgotten.Ticket})
-		p := newQueue(t, "two", nodes, nil).Join(key)
+		p := newQueue(t, "two", nodes, nil).join(key, false)
 		out := awaiting(t.Context(), p, 0)
 		settle()
 		start := time.Now()
@@ -46,7 +46,7 @@ func TestTurnThatIsNotUsed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes, k := heldNode()
-		one, two := newQueue(t, "one", nodes, nil).Join(key), newQueue(t, "two", nodes, nil).Join(key)
+		one, two := newQueue(t, "one", nodes, nil).join(key, false), newQueue(t, "two", nodes, nil).join(key, false)
 		first := awaiting(t.Context(), one, 0)
 		settle()
 		second := awaiting(t.Context(), two, 0)
@@ -85,7 +85,7 @@ func TestLateWakeUps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, k := heldNode()
 		q := newQueue(t, "p", nodes, nil)
-		old := q.Join(key)
+		old := q.join(key, false)
 		ctx, cancel := context.WithCancel(t.Context())
 		out := awaiting(ctx, old, 0)
 		settle()
@@ -93,7 +93,7 @@ func TestLateWakeUps(t *testing.T) {
 		<-out
 		waiter := old.waiter
 		old.Leave()
-		next := q.Join(key)
+		next := q.join(key, false)
 		out = awaiting(t.Context(), next, 0)
 		settle()
 		q.Wake(0, vote.WakeUp{Waiter: waiter, Key: key})
@@ -138,7 +138,7 @@ func TestNeverStuckAtRandom(t *testing.T) {
 				group.Go(func() {
 					for ctx.Err() == nil {
 						patience, end := context.WithTimeout(ctx, draw(20*time.Second))
-						p := q.Join(key)
+						p := q.join(key, false)
 						err := p.Await(patience, 0, quiet)
 						end()
 						c := p.Attempt(request)
