@@ -1,5 +1,3 @@
-// Package vote has the words that the vote and a voting node share: what is
-// asked of a node, and what it may answer.
 package vote
 
 import (
@@ -85,6 +83,31 @@ func (a Answer) MayHold() bool {
 
 // Reserved reports that the node keeps the free key for a waiter that it has woken up.
 func (a Answer) Reserved() bool { return a.Verdict == Held && a.Holder == "" }
+
+// WakeUp is a node's message to a waiter that it may take the key now. Waiter is the name by which
+// the node knows it.
+type WakeUp struct {
+	Waiter, Key string
+	// From is the holder who leaves its keys on other nodes to the waiter, if any.
+	From string
+}
+
+// Position is a node's answer about a waiter in its wait queue: Held, or the reason why it keeps no
+// queue. Left is the remaining time of the key or, when the key is free, of the waiter that was
+// woken up to take it.
+type Position struct {
+	Answer
+	Ticket Ticket
+	// Ahead is how many waiters come first. With none ahead, the waiter may take a free key.
+	Ahead int
+	// Hears: the waiter will be woken up. Watched: it will be told when the key changes.
+	Hears, Watched bool
+	// From is the holder who leaves its keys on other nodes to the waiter that is woken up, if any.
+	From string
+}
+
+// Free reports that there is no key.
+func (p Position) Free() bool { return p.Reserved() }
 
 // SharedMark begins the value of a key that readers have, and is what is named as its holder. Who
 // the readers are is in a key beside it.
