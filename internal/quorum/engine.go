@@ -176,6 +176,13 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (lea
 // step runs the acquire step of k on node i, within ctx.
 type step func(k *keys, ctx context.Context, i int) vote.Answer
 
+// stepAnswer is a node's answer to a step, which is the confirm step if confirm is set.
+type stepAnswer struct {
+	node    int
+	confirm bool
+	answer  vote.Answer
+}
+
 // ask runs step for each node and returns the channel on which the answers come. The channel has
 // room for all: a node is asked to confirm only after its first answer was received.
 //
@@ -228,10 +235,4 @@ func (e *Engine) patience(start clock.Instant) <-chan struct{} {
 	took := e.clock.Now().Since(start)
 	e.clock.AfterFunc(min(took, e.timeout/4, (e.timeout-took)/2), func() { close(over) })
 	return over
-}
-
-type stepAnswer struct {
-	node    int
-	confirm bool
-	answer  vote.Answer
 }

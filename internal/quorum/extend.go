@@ -35,8 +35,8 @@ const (
 // ends first Extend says Missed, and the round goes on without its caller: nothing else could ask the
 // nodes before they have answered it, and another such caller might be there by then.
 //
-// A node that lost its key is given it back after a quorum has confirmed, and only while the
-// validity runs: a lapsed lock is never resurrected.
+// A node that lost its key is given it back after a quorum has said yes, and only while the validity
+// runs: a lapsed lock is never resurrected.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) (Extension, []vote.Answer) {
 	decided, left := make(chan struct{}), ctx.Done()
 	if end, ok := l.beginExtension(left, decided); !ok {
@@ -90,138 +90,6 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) (Extension, []vot
 	return x.end(), x.answers
 }
 
-// late reports whether it is too late for an extension to begin at start, and how it ends instead.
-func (k *keys) late(start clock.Instant) (end Extension, late bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	switch l := k.holder; {
-	case start.Reached(k.until):
-		return Lapsed, true
-	case l.limit > 0 && start.Since(l.since) >= l.limit:
-		return Overlong, true
-	}
-	return Extended, false
-}
-
-// extension is a round that extends one lease.
-type extension struct {
-	keys *keys
-	// round is its context, and start is when it began.
-	round   *roundContext
-	start   clock.Instant
-	request vote.Extend
-	// asked is how many nodes have yet to answer, and yes is how many have extended the key.
-	asked, yes int
-	answers    []vote.Answer
-}
-
-// newExtension returns a round in which no node has been asked yet.
-func (k *keys) newExtension(round *roundContext, start clock.Instant, ttl time.Duration) extension {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.extending, k.ttl = round, max(k.ttl, ttl)
-	return extension{
-		keys: k, round: round, start: start, answers: make([]vote.Answer, len(k.nodes)),
-		request: vote.Extend{Key: k.request.Key, With: k.request.With, ID: k.request.ID, TTL: ttl, Token: k.stored, Shared: k.request.Shared},
-	}
-}
-
-// ask prepares to ask node i. It reports false where another step is under way there, or the lease
-// is over.
-func (x *extension) ask(i int) bool {
-	if !x.keys.enter(i, x.round.shared) {
-		return false
-	}
-	x.asked++
-	return true
-}
-
-func (x *extension) answered(i int, a vote.Answer) {
-	x.asked--
-	x.answers[i] = a
-	if a.Verdict == vote.Granted {
-		x.yes++
-	}
-}
-
-// decided reports whether no answer that is still to come can change the end.
-func (x *extension) decided() bool {
-	// rule: configured-nodes
-	// rule: answers-of-one-round
-	need := Majority(len(x.answers))
-	return x.yes >= need || x.yes+x.asked < need
-}
-
-// end ends a round that is decided.
-func (x *extension) end() Extension {
-	k := x.keys
-	if x.yes < Majority(len(x.answers)) {
-		return Missed
-	}
-	until := x.start.Add(x.request.TTL - Drift(x.request.TTL))
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	switch {
-	case k.over():
-		return Over
-	// rule: extension-in-time
-	case k.engine.clock.Now().Reached(k.until):
-		return Lapsed
-	}
-	// rule: extend-never-shortens
-	if k.until.Until(until) > 0 {
-		k.until = until
-	}
-	k.confirmed = x.round
-	for i := range k.nodes {
-		if k.nodes[i].missing {
-			k.engine.workers.run(func() { k.repairStep(x.round, i, x.request) })
-		}
-	}
-	return Extended
-}
-
-// extended takes in node i's answer to the extend step.
-func (k *keys) extended(i int, a vote.Answer) {
-	k.leave(i, func(s *nodeState) {
-		s.answer = a
-		switch a.Verdict {
-		case vote.Granted:
-			s.ours, s.gone, s.missing = true, false, false
-		case vote.NotOurs, vote.Held:
-			s.ours, s.gone, s.missing = false, true, a.Verdict == vote.NotOurs
-		}
-	})
-}
-
-// repairStep gives the key back to node i if round was confirmed and the validity still runs. It is
-// called once after the node's answer and once after the decision; whichever call comes second
-// takes effect.
-func (k *keys) repairStep(round *roundContext, i int, request vote.Extend) {
-	k.mu.Lock()
-	s := &k.nodes[i]
-	// rule: repair-after-quorum
-	due := k.confirmed == round && s.missing && !s.busy && !k.over() && !k.engine.clock.Now().Reached(k.until)
-	if due {
-		s.busy, s.gone = true, false // it may have the key from now on
-	}
-	k.mu.Unlock()
-	if !due {
-		return
-	}
-	own := new(roundContext)
-	own.begin(k.engine, k.engine.clock.Mono(), k.engine.timeout)
-	a := k.engine.voters[i].Repair(own, request)
-	own.unlimit()
-	k.leave(i, func(s *nodeState) {
-		s.ours = a.MayHold() // if no answer came, the next round finds out
-		s.gone = !s.ours
-		if a.Verdict == vote.Granted {
-			s.missing = false
-		}
-	})
-}
-
 // beginExtension waits for its turn to extend, until its caller has left. If the extension ends without a
 // turn, it returns how.
 func (l *Lease) beginExtension(left <-chan struct{}, decided chan struct{}) (end Extension, ok bool) {
@@ -247,18 +115,150 @@ func (l *Lease) beginExtension(left <-chan struct{}, decided chan struct{}) (end
 func (l *Lease) turn(decided chan struct{}) (before chan struct{}, over bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if over = l.state.over(); over || l.decided != nil {
-		return l.decided, over
+	if over = l.state.over(); over || l.underWay != nil {
+		return l.underWay, over
 	}
-	l.decided = decided
+	l.underWay = decided
 	return nil, false
 }
 
 // endExtension lets the next extension begin.
 func (k *keys) endExtension() {
 	k.mu.Lock()
-	k.decided = nil
+	k.underWay = nil
 	k.mu.Unlock()
+}
+
+// late reports whether it is too late for an extension to begin at start, and how it ends instead.
+func (k *keys) late(start clock.Instant) (end Extension, late bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch l := k.holder; {
+	case start.Reached(k.until):
+		return Lapsed, true
+	case l.limit > 0 && start.Since(l.since) >= l.limit:
+		return Overlong, true
+	}
+	return Extended, false
+}
+
+// extension is a round that extends one lease.
+type extension struct {
+	keys *keys
+	// round is its context, and start is when it began.
+	round   *roundContext
+	start   clock.Instant
+	request vote.Extend
+	// unanswered is how many nodes have yet to answer, and yes is how many have extended the key.
+	unanswered, yes int
+	answers         []vote.Answer
+}
+
+// newExtension returns a round in which no node has been asked yet.
+func (k *keys) newExtension(round *roundContext, start clock.Instant, ttl time.Duration) extension {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.extending, k.ttl = round, max(k.ttl, ttl)
+	return extension{
+		keys: k, round: round, start: start, answers: make([]vote.Answer, len(k.nodes)),
+		request: vote.Extend{Key: k.request.Key, With: k.request.With, ID: k.request.ID, TTL: ttl, Token: k.stored, Shared: k.request.Shared},
+	}
+}
+
+// ask prepares to ask node i. It reports false where another step is under way there, or the lease
+// is over.
+func (x *extension) ask(i int) bool {
+	if !x.keys.enter(i, x.round.shared) {
+		return false
+	}
+	x.unanswered++
+	return true
+}
+
+func (x *extension) answered(i int, a vote.Answer) {
+	x.unanswered--
+	x.answers[i] = a
+	if a.Verdict == vote.Granted {
+		x.yes++
+	}
+}
+
+// decided reports whether no answer that is still to come can change the end.
+func (x *extension) decided() bool {
+	// rule: configured-nodes
+	// rule: answers-of-one-round
+	need := Majority(len(x.answers))
+	return x.yes >= need || x.yes+x.unanswered < need
+}
+
+// end ends a round that is decided.
+func (x *extension) end() Extension {
+	k := x.keys
+	if x.yes < Majority(len(x.answers)) {
+		return Missed
+	}
+	until := x.start.Add(x.request.TTL - Drift(x.request.TTL))
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.over():
+		return Over
+	// rule: extension-in-time
+	case k.engine.clock.Now().Reached(k.until):
+		return Lapsed
+	}
+	// rule: extend-never-shortens
+	if k.until.Until(until) > 0 {
+		k.until = until
+	}
+	k.lastExtended = x.round
+	for i := range k.nodes {
+		if k.nodes[i].missing {
+			k.engine.workers.run(func() { k.repairStep(x.round, i, x.request) })
+		}
+	}
+	return Extended
+}
+
+// extended takes in node i's answer to the extend step.
+func (k *keys) extended(i int, a vote.Answer) {
+	k.leave(i, func(s *nodeState) {
+		s.answer = a
+		switch a.Verdict {
+		case vote.Granted:
+			s.ours, s.gone, s.missing = true, false, false
+		case vote.NotOurs, vote.Held:
+			s.ours, s.gone, s.missing = false, true, a.Verdict == vote.NotOurs
+		}
+	})
+}
+
+// repairStep gives the key back to node i if a quorum has said yes to round and the validity still
+// runs. It is called once after the node's answer and once after the decision; whichever call comes
+// second takes effect.
+func (k *keys) repairStep(round *roundContext, i int, request vote.Extend) {
+	k.mu.Lock()
+	s := &k.nodes[i]
+	// rule: repair-after-quorum
+	due := k.lastExtended == round && s.missing && !s.busy && !k.over() && !k.engine.clock.Now().Reached(k.until)
+	if due {
+		s.busy, s.gone = true, false // it may have the key from now on
+	}
+	k.mu.Unlock()
+	if !due {
+		return
+	}
+	own := new(roundContext)
+	own.begin(k.engine, k.engine.clock.Mono(), k.engine.timeout)
+	a := k.engine.voters[i].Repair(own, request)
+	own.unlimit()
+	k.leave(i, func(s *nodeState) {
+		s.ours = a.MayHold() // if no answer came, the next round finds out
+		s.gone = !s.ours
+		if a.Verdict == vote.Granted {
+			s.missing = false
+		}
+	})
 }
 
 // Renewer extends leases together: NewRenewals.

@@ -34,10 +34,10 @@ type keys struct {
 	until clock.Instant
 	// extending is the context of the last extension: steps of it may be under way although it is decided.
 	extending *roundContext
-	// confirmed is the context of the last extension that a quorum confirmed.
-	confirmed *roundContext
-	// decided is closed when the extension under way is decided; nil when there is none.
-	decided chan struct{}
+	// lastExtended is the context of the last extension to which a quorum said yes.
+	lastExtended *roundContext
+	// underWay is closed when the extension under way is decided; nil when there is none.
+	underWay chan struct{}
 	// release is the round that deletes the keys, once no lease has them.
 	release releasing
 }
@@ -114,6 +114,11 @@ func (k *keys) ID() string {
 // Transferable reports whether others may take over the keys one by one: not keys of several names,
 // nor those that readers share.
 func (k *keys) Transferable() bool { return k.request.With == nil && !k.request.Shared }
+
+// mayLeave reports whether the keys on the other nodes may be left to the waiter that one node wakes up.
+func (k *keys) mayLeave() bool {
+	return k.engine.transfers != nil && len(k.nodes) > 1 && k.Transferable()
+}
 
 // yields reports whether answer a makes the attempt give way: the node keeps a free key for a
 // waiter that it woke up, and the attempt has no ticket for that queue, wants several keys, or is a
@@ -220,8 +225,12 @@ func (k *keys) leave(i int, note func(*nodeState)) {
 	due := s.due
 	s.due = false
 	k.mu.Unlock()
-	if due {
-		k.afterStep(i)
+	switch {
+	case !due:
+	case k.release.instead != nil:
+		k.release.instead(i)
+	default:
+		k.releaseStep(i)
 	}
 }
 

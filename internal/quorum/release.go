@@ -13,8 +13,8 @@ import (
 // no ctx: a caller that has gone wants its lock released all the same. ok is false when the lease
 // was given up before.
 func (l *Lease) Release() (answers []vote.Answer, ok bool) {
-	if transfers := l.engine.transfers; transfers != nil && len(l.nodes) > 1 && l.Transferable() {
-		return transfers.release(l)
+	if l.mayLeave() {
+		return l.engine.transfers.release(l)
 	}
 	if !l.releaseEverywhere(released) {
 		return nil, false
@@ -174,15 +174,6 @@ func (k *keys) abandonSteps(extending *roundContext) {
 	k.engine.clock.AfterFunc(k.engine.timeout/10, end)
 }
 
-// afterStep goes on with the release on node i, where the step under way is over now.
-func (k *keys) afterStep(i int) {
-	if k.release.instead != nil {
-		k.release.instead(i)
-		return
-	}
-	k.releaseStep(i)
-}
-
 // releaseStep releases the key on node i, if the step before it may have left one there or somebody
 // may wait there.
 func (k *keys) releaseStep(i int) vote.Answer {
@@ -215,7 +206,7 @@ func (k *keys) releaseRequest(i int) vote.Release {
 	request := vote.Release{
 		Key: k.request.Key, With: k.request.With, ID: k.request.ID, TTL: k.ttl,
 		// The waiter that is woken up may reach another node before the release does.
-		Transfer: k.engine.transfers != nil && k.release.wanted && len(k.nodes) > 1 && k.Transferable(),
+		Transfer: k.release.wanted && k.mayLeave(),
 		Waiting:  node.waiting, Shared: k.request.Shared,
 	}
 	if k.stored > node.stored {

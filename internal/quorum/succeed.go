@@ -15,7 +15,7 @@ func (l *Lease) Succeed(ttl time.Duration) (next *Lease, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fresh := now.Until(l.until) >= ttl-2*Drift(ttl)
-	if l.state.over() || l.token == l.stored || l.ttl != ttl || !fresh || l.decided != nil || l.impossible() {
+	if l.state.over() || l.token == l.stored || l.ttl != ttl || !fresh || l.underWay != nil || l.impossible() {
 		return nil, false
 	}
 	l.become(transferred, nil)

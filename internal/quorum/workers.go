@@ -37,30 +37,30 @@ func newWorkers(c clock.Clock) *workers {
 }
 
 // run has step run by an idle goroutine, or by a new one. It does not block.
-func (c *workers) run(step func()) {
+func (w *workers) run(step func()) {
 	select {
-	case c.work <- step:
+	case w.work <- step:
 	default:
-		c.members.Go(func() { c.serve(step) })
+		w.members.Go(func() { w.serve(step) })
 	}
 }
 
-func (c *workers) serve(step func()) {
+func (w *workers) serve(step func()) {
 	for {
 		step()
 		select {
-		case c.idle <- struct{}{}:
+		case w.idle <- struct{}{}:
 		default:
 			return
 		}
-		c.wane()
+		w.wane()
 		select {
-		case step = <-c.work:
-			<-c.idle
-		case <-c.enough:
-			<-c.idle
+		case step = <-w.work:
+			<-w.idle
+		case <-w.enough:
+			<-w.idle
 			return
-		case <-c.over:
+		case <-w.over:
 			return
 		}
 	}
@@ -68,22 +68,22 @@ func (c *workers) serve(step func()) {
 
 // wane ends the goroutines that are idle beyond fewIdle, unless there is work for them before
 // idleTime is over.
-func (c *workers) wane() {
-	if len(c.idle) > fewIdle && c.waning.CompareAndSwap(false, true) {
-		c.clock.AfterFunc(idleTime, func() {
-			for range len(c.idle) - fewIdle {
+func (w *workers) wane() {
+	if len(w.idle) > fewIdle && w.waning.CompareAndSwap(false, true) {
+		w.clock.AfterFunc(idleTime, func() {
+			for range len(w.idle) - fewIdle {
 				select {
-				case c.enough <- struct{}{}:
+				case w.enough <- struct{}{}:
 				default:
 				}
 			}
-			c.waning.Store(false)
+			w.waning.Store(false)
 		})
 	}
 }
 
 // dismiss waits for all steps. After it was called, only other steps may run more of them.
-func (c *workers) dismiss() {
-	close(c.over)
-	c.members.Wait()
+func (w *workers) dismiss() {
+	close(w.over)
+	w.members.Wait()
 }

@@ -117,8 +117,8 @@ var breaches = []breach{
 	},
 	{
 		rule: "a repair waits for the quorum", file: "internal/quorum/extend.go", within: 100, weather: "torn",
-		was:      "	due := k.confirmed == round && ",
-		now:      "	due := (k.confirmed == round || broken == RULE) && ",
+		was:      "	due := k.lastExtended == round && ",
+		now:      "	due := (k.lastExtended == round || broken == RULE) && ",
 		survives: "a node must have lost the key, and the extension that gives it back must get no quorum: that was found in one of thousands of worlds",
 	},
 	{
