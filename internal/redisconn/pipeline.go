@@ -38,6 +38,21 @@ func (c *Conn) send(ctx context.Context, cmd rueidis.Completed) (driver.Reply, e
 	return reply, err
 }
 
+// ready returns an error, which wraps driver.ErrNotSent, when a command must not be sent: ctx is
+// done or, where there are Sentinels, they named the server too long ago.
+func (c *Conn) ready(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return driver.NotSent(context.Cause(ctx))
+	}
+	if c.sentinels == nil {
+		return nil
+	}
+	if err := c.sentinels.recent(); err != nil {
+		return driver.NotSent(err)
+	}
+	return nil
+}
+
 // predecessor is a command that must be executed before what is sent next, on the connection of
 // that generation: another connection may lead to another run of the server.
 type predecessor struct {

@@ -201,21 +201,6 @@ func (c *Conn) follow() {
 	}
 }
 
-// ready returns an error, which wraps driver.ErrNotSent, when a command must not be sent: ctx is
-// done or, where there are Sentinels, they named the server too long ago.
-func (c *Conn) ready(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return driver.NotSent(context.Cause(ctx))
-	}
-	if c.sentinels == nil {
-		return nil
-	}
-	if err := c.sentinels.recent(); err != nil {
-		return driver.NotSent(err)
-	}
-	return nil
-}
-
 // leave breaks the connections to addresses that are unwanted.
 func (c *Conn) leave(unwanted func(address string) bool) {
 	c.mu.Lock()
