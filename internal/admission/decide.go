@@ -93,8 +93,8 @@ type Evidence struct {
 type Others struct {
 	// Same have a record of the client's agreement, None have none, and Unread could not be asked.
 	Same, None, Unread int
-	// Other is a record of another agreement, nil if there is none.
-	Other *DisagreementError
+	// Differing says how a record of another agreement differs, nil if there is none.
+	Differing *DisagreementError
 }
 
 // Outcome is what is to be done with a node.
@@ -232,8 +232,8 @@ func disagrees(a Agreement, e *Evidence) (Decision, bool) {
 	switch {
 	case e.Others.Same >= need:
 		return Decision{}, false
-	case e.Others.Other != nil:
-		return refuse(e.Others.Other), true
+	case e.Others.Differing != nil:
+		return refuse(e.Others.Differing), true
 	case 1+e.Others.Same+e.Others.None < need:
 		return Decision{Outcome: Wait, Err: &WaitError{Reason: unread}, Unread: true}, true
 	}

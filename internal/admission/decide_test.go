@@ -90,8 +90,8 @@ func every(f func(name func() string, a Agreement, e Evidence)) {
 			{"others have ours", Others{Same: 2}},
 			{"one has ours", Others{Same: 1, Unread: 1}},
 			{"others are down", Others{Unread: 2}},
-			{"another has another", Others{None: 1, Other: &DisagreementError{Ours: a.value}}},
-			{"most have ours", Others{Same: 2, Other: &DisagreementError{Ours: a.value}}},
+			{"another has another", Others{None: 1, Differing: &DisagreementError{Ours: a.value}}},
+			{"most have ours", Others{Same: 2, Differing: &DisagreementError{Ours: a.value}}},
 		}
 		for _, r := range records {
 			for _, n := range notes {
@@ -141,9 +141,9 @@ func TestDecideEveryCombination(t *testing.T) {
 		recordAgrees := r != nil && r.Agreement(a.Deployment).ID() == a.ID()
 		known := recordAgrees && stays(r.Server)
 		majority := e.Others.Same >= 2
-		othersAgree := majority || e.Others.Other == nil && e.Others.Same+e.Others.None >= 1
+		othersAgree := majority || e.Others.Differing == nil && e.Others.Same+e.Others.None >= 1
 		certain := r != nil && stays(r.Server)
-		unlike := r != nil && !recordAgrees && (certain || !majority) || (r == nil || recordAgrees && !certain) && !majority && e.Others.Other != nil
+		unlike := r != nil && !recordAgrees && (certain || !majority) || (r == nil || recordAgrees && !certain) && !majority && e.Others.Differing != nil
 		agrees := !unlike && (recordAgrees && certain || othersAgree)
 		if r != nil && !recordAgrees {
 			r = nil // if it votes, by the others' records

@@ -118,7 +118,7 @@ func (w *world) evidence(a Agreement, i int) Evidence {
 		case r.Agreement(a.Deployment).ID() == a.ID():
 			e.Others.Same++
 		default:
-			e.Others.Other = &DisagreementError{}
+			e.Others.Differing = &DisagreementError{}
 		}
 	}
 	return e

@@ -187,7 +187,7 @@ func (n *Node) count(o *admission.Others, a admission.Agreement, i int, r *admis
 		return
 	}
 	if theirs := r.Agreement(a.Deployment); theirs.ID() != a.ID() {
-		o.Other = &admission.DisagreementError{Recorded: theirs, Ours: a, Node: n.options.Census.names[i]}
+		o.Differing = &admission.DisagreementError{Recorded: theirs, Ours: a, Node: n.options.Census.names[i]}
 		return
 	}
 	o.Same++

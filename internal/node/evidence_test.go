@@ -28,8 +28,8 @@ func TestCountOfRecords(t *testing.T) {
 	} {
 		var got admission.Others
 		n.count(&got, ours, 1, c.record)
-		other := got.Other
-		if got.Other = nil; got != c.want || (other != nil) != c.other || other != nil && other.Node != "b" {
+		other := got.Differing
+		if got.Differing = nil; got != c.want || (other != nil) != c.other || other != nil && other.Node != "b" {
 			t.Errorf("%s: %+v, %v", what, got, other)
 		}
 	}
