@@ -9,13 +9,13 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// batchPatience is how long a node may owe an answer before it is sent no more ExtendBatch
+// batchPatience is how long a command may be unanswered before the node is sent no more ExtendBatch
 // commands.
 const batchPatience = time.Second
 
 // ExtendBatch is Extend for several keys by one command, with an answer for each key. It is not
 // used where replicas are waited for. It has more time than other steps, and is still sent to a
-// node that has owed an answer for longer than other steps allow.
+// node where a command has been unanswered for longer than other steps allow.
 func (n *Node) ExtendBatch(ctx context.Context, batch []vote.Extend) []vote.Answer {
 	ctx = patient{ctx, max(n.options.Patience, batchPatience)}
 	if len(batch) == 1 {

@@ -51,8 +51,8 @@ type inFlight struct {
 	mu sync.Mutex // guards what follows; nothing is called while it is held
 	// abandoned has the slots of abandoned commands that the next PING is to free.
 	abandoned []slots
-	// owed counts the abandoned commands that are waited for one by one.
-	owed int
+	// unanswered counts the abandoned commands that are waited for one by one.
+	unanswered int
 	// silentSince is when the node was last heard, or when the first command was abandoned; zero when
 	// none is.
 	silentSince time.Time
@@ -106,26 +106,26 @@ func (f *inFlight) probe(ping func()) {
 	}
 }
 
-// owe counts an abandoned command as owed until over has returned, which it does when the command is
-// over.
-func (f *inFlight) owe(over func()) {
+// await counts an abandoned command as unanswered until over has returned, which it does when the
+// command is over.
+func (f *inFlight) await(over func()) {
 	f.mu.Lock()
-	f.owed++
+	f.unanswered++
 	if f.silentSince.IsZero() {
 		f.silentSince = time.Now()
 	}
 	f.mu.Unlock()
 	over()
 	f.mu.Lock()
-	f.owed--
+	f.unanswered--
 	f.silentSince = time.Now()
-	if f.owed == 0 {
+	if f.unanswered == 0 {
 		f.silentSince = time.Time{}
 	}
 	f.mu.Unlock()
 }
 
-// silence returns for how long the node owes an answer to a command that flight counts, or to a vote.
+// silence returns for how long a command that flight counts, or a vote, has been abandoned and unanswered.
 func (n *Node) silence(flight *inFlight) time.Duration {
 	silence := flight.silence()
 	if votes := n.votes.Load(); votes != flight {
@@ -154,7 +154,7 @@ func (n *Node) ended(ctx context.Context, flight *inFlight, taken slots, err err
 func (n *Node) abandon(flight *inFlight, taken slots) {
 	if d, ok := n.conn.(driver.Drainer); ok {
 		n.background.Go(func() {
-			flight.owe(func() {
+			flight.await(func() {
 				d.Drain(n.options.slotTag)
 				taken.free()
 			})

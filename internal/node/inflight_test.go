@@ -107,13 +107,13 @@ func TestAbandonedSlots(t *testing.T) {
 }
 
 // Where abandoned commands are waited for one by one, the node is silent while it owes an answer, and since its last.
-func TestOwedCommands(t *testing.T) {
+func TestUnansweredCommands(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newInFlight()
-		owe := func() (over chan<- struct{}) {
+		await := func() (over chan<- struct{}) {
 			c := make(chan struct{})
-			go f.owe(func() { <-c })
+			go f.await(func() { <-c })
 			synctest.Wait()
 			time.Sleep(time.Second)
 			return c
@@ -125,9 +125,9 @@ func TestOwedCommands(t *testing.T) {
 				t.Errorf("%s: silent for %v, want %v", when, got, want)
 			}
 		}
-		first := owe()
-		second := owe()
-		silent("two are owed", 2*time.Second)
+		first := await()
+		second := await()
+		silent("two are unanswered", 2*time.Second)
 		close(second)
 		silent("one is over", 0)
 		time.Sleep(time.Second)
@@ -135,8 +135,8 @@ func TestOwedCommands(t *testing.T) {
 		close(first)
 		time.Sleep(time.Second)
 		silent("both are over", 0)
-		third := owe()
-		silent("one more is owed", time.Second)
+		third := await()
+		silent("one more is unanswered", time.Second)
 		close(third)
 	})
 }

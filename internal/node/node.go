@@ -190,8 +190,11 @@ func (n *Node) vote(ctx context.Context, s votingStep) (driver.Reply, error) {
 		if s.expected > 0 {
 			s.args[s.expected] = seen.expected
 		}
+		if n.options.view != nil { // the node is a slot of a Cluster
+			err = n.hasSlot(ctx, seen)
+		}
 		var reply driver.Reply
-		if err = n.hasSlot(ctx, seen); err == nil {
+		if err == nil {
 			reply, err = n.conn.EvalSHA(ctx, n.voting.SHA, s.keys, s.args)
 		}
 		reply, err = n.answered(ctx, flight, seen, reply, err)

@@ -152,7 +152,7 @@ func (n *Node) release(ctx context.Context, r vote.Release) (driver.Reply, error
 }
 
 // readyToRelease waits until a release may be sent. ended must follow. A release is also sent to a node
-// that owes answers.
+// with unanswered commands.
 func (n *Node) readyToRelease(ctx context.Context) error {
 	if err := n.Connect(ctx); err != nil {
 		return err

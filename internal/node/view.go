@@ -121,11 +121,8 @@ func (v *view) confirm(ctx context.Context, slot uint16, run string) error {
 }
 
 // hasSlot returns an error where the masters do not say that the server that was seen has the node's
-// slot. A node that is no slot has nobody to ask.
+// slot.
 func (n *Node) hasSlot(ctx context.Context, seen *sighting) error {
-	if n.options.view == nil {
-		return nil
-	}
 	err := n.options.view.confirm(ctx, hashslot.Of(n.options.slotTag), seen.run)
 	if err != nil {
 		n.noteReach(err)
