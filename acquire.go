@@ -159,7 +159,7 @@ func (c *Client) Acquire(ctx context.Context, name string, k int, options ...Opt
 	return c.lock(ctx, detached, name, true, append(slices.Clip(options), WithPermits(k)))
 }
 
-// do runs fn while it holds the lock, which it gets by one try or by waiting.
+// do runs fn while it holds the lock, which it gets as lock does.
 func (c *Client) do(ctx context.Context, name string, fn func(ctx context.Context) error, wait bool, options []Option) (err error) {
 	if fn == nil {
 		return invalid("fn is nil: pass the function to run while the lock is held")
@@ -176,7 +176,7 @@ func (c *Client) do(ctx context.Context, name string, fn func(ctx context.Contex
 	return fn(lock.Context())
 }
 
-// lock acquires the lock by one try, or waits until it has it.
+// lock acquires the lock. It waits for other holders only if wait is set.
 func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, options []Option) (*Lock, error) {
 	if err := checkContext(ctx); err != nil {
 		return nil, err

@@ -272,6 +272,14 @@ func (c *Client) usable() error {
 	return nil
 }
 
+// store returns the client's store, if it has one: the store is then its only member.
+func (c *Client) store() (s store, ok bool) {
+	if len(c.nodes) == 1 {
+		s, ok = c.nodes[0].(store)
+	}
+	return s, ok
+}
+
 // connectAgain begins to look at the nodes whose servers are not known for certain: a name may have led
 // to another node's server for a while only. Otherwise nobody would look, as nothing is sent for a
 // call that is refused.

@@ -14,14 +14,6 @@ type store struct {
 	reach *node.Reach // nil where nobody observes
 }
 
-// store returns the client's store, if it has one: the store is then its only member.
-func (c *Client) store() (s store, ok bool) {
-	if len(c.nodes) == 1 {
-		s, ok = c.nodes[0].(store)
-	}
-	return s, ok
-}
-
 var (
 	errNoTake    = invalid("these servers do not lock under an id that the caller chooses: use Lock and Lock.Detach, which returns an id that extends and releases the lock")
 	errNoSeveral = invalid("these servers lock one name at a time: lock each by itself, always in the same order")
