@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/printable"
 )
 
 // Server is a server process during one period as a master.
@@ -160,3 +162,49 @@ func (n Note) After(before string) Note {
 	}
 	return n
 }
+
+// ErrInvalid is the public package's error of the same name.
+var ErrInvalid = errors.New("invalid")
+
+// DisagreementError says that a client's settings are not those of its deployment. It wraps
+// ErrInvalid. Nothing was changed on the node that reported it.
+type DisagreementError struct {
+	Recorded, Ours Agreement
+	// Node is the node that has the record, "" for the node that was asked.
+	Node string
+}
+
+func (e *DisagreementError) Error() string {
+	at := "here"
+	if e.Node != "" {
+		at = "on " + e.Node
+	}
+	if !slices.Equal(e.Recorded.Nodes, e.Ours.Nodes) {
+		return fmt.Sprintf("Nodes: the deployment %q has the nodes [%s] %s, this client names [%s]: "+
+			"name the same nodes (%s), use another Deployment if it shares no locks with the others, "+
+			"or, except in a Redis Cluster, change it for all clients with: redlatch deployment set",
+			e.Ours.Deployment, printable.Text(strings.Join(e.Recorded.Nodes, " ")), at, strings.Join(e.Ours.Nodes, " "), e.Renaming())
+	}
+	return fmt.Sprintf("the deployment %q has %s %s, this client has %s: set the client's to the same, use another Deployment if it shares no locks with the others, "+
+		"or, except in a Redis Cluster, change it for all clients with: redlatch deployment set%s",
+		e.Ours.Deployment, e.Recorded, at, e.Ours, e.flags())
+}
+
+// Renaming says what to do where the client's nodes are the recorded ones under other addresses.
+func (e *DisagreementError) Renaming() string {
+	return "if they are the same under other addresses, give them the recorded names, each at the end of its URL, such as #" + printable.Text(e.Recorded.Nodes[0])
+}
+
+// flags returns the flags that the command needs to set the client's settings.
+func (e *DisagreementError) flags() string {
+	flags := " --max-ttl " + e.Ours.MaxTTL.String()
+	if e.Ours.NoQuarantine {
+		flags += " --no-quarantine"
+	}
+	if e.Ours.Durable {
+		flags += " --durable"
+	}
+	return flags
+}
+
+func (e *DisagreementError) Unwrap() error { return ErrInvalid }
