@@ -63,9 +63,9 @@ type nodeState struct {
 	// to the node, so that the node sees one step after the other. together: the step extends other
 	// leases, too.
 	busy, together bool
-	// asked: the round that ended the lease releases the key on this node. due: the goroutine of
+	// toRelease: the round that ended the lease releases the key on this node. due: the goroutine of
 	// the step under way does so as soon as that step is over.
-	asked, due bool
+	toRelease, due bool
 }
 
 // newKeys returns the keys of an attempt that is made for request and began at start.

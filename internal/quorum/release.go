@@ -122,9 +122,9 @@ func (l *Lease) end(next state, instead func(i int)) (idle []int, ok bool) {
 	}
 	for i := range l.nodes {
 		s := &l.nodes[i]
-		s.asked = s.busy || s.ours || wanted && (s.gone || s.answer.Verdict == vote.Held)
+		s.toRelease = s.busy || s.ours || wanted && (s.gone || s.answer.Verdict == vote.Held)
 		switch {
-		case s.asked:
+		case s.toRelease:
 			r.asked++
 			if ticket := l.place(i); ticket != nil && ticket.Undoing != nil {
 				ticket.Undoing.Add(1)

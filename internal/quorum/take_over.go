@@ -29,7 +29,7 @@ func (e *Engine) TakeOver(ctx context.Context, request vote.Acquire, leases []*L
 			ended = append(ended, l)
 		}
 		for i := range under {
-			if !ok || !l.nodes[i].asked || slices.Contains(idle, i) {
+			if !ok || !l.nodes[i].toRelease || slices.Contains(idle, i) {
 				under[i].Done()
 			}
 		}
@@ -42,7 +42,7 @@ func (e *Engine) TakeOver(ctx context.Context, request vote.Acquire, leases []*L
 		a := k.acquireStep(ctx, i)
 		for _, l := range ended {
 			switch {
-			case !l.nodes[i].asked:
+			case !l.nodes[i].toRelease:
 			case a.Verdict == vote.Granted:
 				l.released(i, a)
 			default:

@@ -86,7 +86,7 @@ func (*Transfers) Transfer(l *Lease, request vote.Acquire, decided func(next *Le
 	request.From, request.Barge = l.ID(), true
 	// The time that the lease's steps take counts as the attempt's.
 	next, _ := newKeys(l.engine, request, start).acquire(context.Background(), start, func(attempt *keys, ctx context.Context, i int) vote.Answer {
-		if !l.nodes[i].asked {
+		if !l.nodes[i].toRelease {
 			return attempt.acquireStep(ctx, i)
 		}
 		<-free[i] // the lease's step comes first
