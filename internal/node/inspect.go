@@ -30,29 +30,29 @@ type inspection struct {
 func (n *Node) admit(ctx context.Context) error {
 	a := &n.admission
 	a.mu.Lock()
-	g := a.current
-	if g == nil && a.outcome != nil && time.Since(a.at) < inspectPause {
+	h := a.current
+	if h == nil && a.outcome != nil && time.Since(a.at) < inspectPause {
 		outcome := a.outcome
 		a.mu.Unlock()
 		return outcome
 	}
-	if g == nil {
-		g = &handshake{done: make(chan struct{})}
-		a.current = g
+	if h == nil {
+		h = &handshake{done: make(chan struct{})}
+		a.current = h
 		n.background.Go(func() {
 			ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)
 			defer cancel()
-			g.err = n.inspect(ctx, false)
+			h.err = n.inspect(ctx, false)
 			a.mu.Lock()
 			a.current = nil
 			a.mu.Unlock()
-			close(g.done)
+			close(h.done)
 		})
 	}
 	a.mu.Unlock()
 	select {
-	case <-g.done:
-		return g.err
+	case <-h.done:
+		return h.err
 	case <-ctx.Done():
 		return &admission.WaitError{Reason: "it is being inspected"}
 	}

@@ -62,13 +62,13 @@ func (n *Node) Connect(ctx context.Context) error {
 // inspectAnew waits until the connection stands and its server was inspected once more. The error wraps
 // driver.ErrNotSent.
 func (n *Node) inspectAnew(ctx context.Context) error {
-	g, err := n.link.join(n.startHandshake)
+	h, err := n.link.join(n.startHandshake)
 	if err != nil {
 		return err
 	}
 	select {
-	case <-g.done:
-		return g.err
+	case <-h.done:
+		return h.err
 	case <-ctx.Done():
 		return driver.NotSent(errors.New("still connecting"))
 	}
@@ -90,19 +90,19 @@ func (l *link) join(start func(*handshake)) (*handshake, error) {
 	return l.current, nil
 }
 
-func (n *Node) startHandshake(g *handshake) {
+func (n *Node) startHandshake(h *handshake) {
 	n.background.Go(func() {
 		ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)
 		defer cancel()
-		g.err = n.shakeHands(ctx)
-		if errors.Is(g.err, context.DeadlineExceeded) || errors.Is(g.err, os.ErrDeadlineExceeded) {
-			g.err = driver.NotSent(errNoAnswer) // this says more than that a deadline has passed
+		h.err = n.shakeHands(ctx)
+		if errors.Is(h.err, context.DeadlineExceeded) || errors.Is(h.err, os.ErrDeadlineExceeded) {
+			h.err = driver.NotSent(errNoAnswer) // this says more than that a deadline has passed
 		}
 		n.link.mu.Lock()
-		n.link.current, n.link.failed, n.link.failure = nil, g.err, time.Now()
+		n.link.current, n.link.failed, n.link.failure = nil, h.err, time.Now()
 		n.link.mu.Unlock()
-		n.noteReach(g.err)
-		close(g.done)
+		n.noteReach(h.err)
+		close(h.done)
 	})
 }
 
