@@ -43,19 +43,19 @@ func (n *Node) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 		}
 		reply, err = n.answered(ctx, n.inFlight, seen, reply, err)
 	}
-	s := vote.Position{Hears: hears, Watched: watched}
-	s.Ticket.Waiter = waiter
+	p := vote.Position{Hears: hears, Watched: watched}
+	p.Ticket.Waiter = waiter
 	if err != nil || reply.Kind != driver.Array || len(reply.Array) < 4 {
-		s.Answer = n.unlessScriptIsGone(reply, err)
-		return s
+		p.Answer = n.unlessScriptIsGone(reply, err)
+		return p
 	}
-	s.Ticket.Number, err = strconv.ParseUint(reply.Array[1].Text, 10, 64)
-	s.Answer = vote.Answer{Verdict: vote.Held, Holder: vote.HolderIn(reply.Array[2].Text), Left: time.Duration(reply.Array[3].Int) * time.Millisecond, Err: err}
-	s.Ahead = int(reply.Array[0].Int)
+	p.Ticket.Number, err = strconv.ParseUint(reply.Array[1].Text, 10, 64)
+	p.Answer = vote.Answer{Verdict: vote.Held, Holder: vote.HolderIn(reply.Array[2].Text), Left: time.Duration(reply.Array[3].Int) * time.Millisecond, Err: err}
+	p.Ahead = int(reply.Array[0].Int)
 	if len(reply.Array) > 4 {
-		s.From = reply.Array[4].Text
+		p.From = reply.Array[4].Text
 	}
-	return s
+	return p
 }
 
 // Leave gives up the waiter's place. It waits for the answer or for ctx. A place that is not given

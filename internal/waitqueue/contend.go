@@ -111,10 +111,10 @@ func (q *Queue) contend(ctx context.Context, c Caller, l *local) (lease *quorum.
 		if queued {
 			request = l.ticket.Attempt(request)
 		}
-		request.More = q.behind(l, request)
+		request.More = q.moreTokens(l, request)
 		lease, failure := c.Try(request)
 		if lease != nil {
-			return lease, q.taken(l, lease), nil
+			return lease, q.won(l, lease), nil
 		}
 		if failure.Final {
 			return nil, false, failure.Err
@@ -148,10 +148,10 @@ func (q *Queue) contend(ctx context.Context, c Caller, l *local) (lease *quorum.
 	}
 }
 
-// taken gives up the ticket by which lease was won, if there was one, and reports whether others
+// won gives up the ticket by which lease was won, if there was one, and reports whether others
 // wait for the key in other processes. Until the arbiter has said otherwise they do: by the time
 // that a slow one says so, all callers here could have had the key.
-func (q *Queue) taken(l *local, lease *quorum.Lease) (others bool) {
+func (q *Queue) won(l *local, lease *quorum.Lease) (others bool) {
 	if l.ticket == nil {
 		return false
 	}
@@ -175,7 +175,7 @@ func (q *Queue) await(ctx context.Context, c Caller, l *local, rest time.Duratio
 	defer stop()
 	if l.ticket == nil {
 		l.ticket = q.join(l.key, l.shared)
-		l.ticket.ticket.Number = c.Number()
+		l.ticket.atArbiter.Number = c.Number()
 	}
 	l.ticket.slots = c.Slots()
 	err = l.ticket.Await(ctx, rest, func(p vote.Position) {

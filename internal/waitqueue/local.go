@@ -246,9 +246,9 @@ func (q *Queue) another(l *local) *waiter {
 	return l.pop()
 }
 
-// behind returns how many more tokens an attempt for request asks for, for the callers behind its
+// moreTokens returns how many more tokens an attempt for request asks for, for the callers behind its
 // own: none for several keys, which are not passed on. Nobody waits behind a reader.
-func (q *Queue) behind(l *local, request vote.Acquire) uint8 {
+func (q *Queue) moreTokens(l *local, request vote.Acquire) uint8 {
 	if q.options.Succeed == nil || request.With != nil {
 		return 0
 	}

@@ -113,7 +113,7 @@ func (q *Queue) join(key string, reader bool) *Ticket {
 	// No two tickets have one name: a message for a ticket that was left may arrive after the next
 	// ticket was taken.
 	t.waiter = waiter + "/" + strconv.FormatUint(q.joined, 36)
-	t.ticket.Waiter = t.waiter
+	t.atArbiter.Waiter = t.waiter
 	if q.tickets[key] == nil {
 		q.tickets[key] = make(map[string]*Ticket)
 	}

@@ -288,7 +288,7 @@ func TestNoArbiter(t *testing.T) {
 			k.set(func(k *node) { k.down = true })
 		}
 		p := newQueue(t, "p", nodes, nil).join(key, false)
-		if err := p.Await(t.Context(), 0, quiet); !errors.Is(err, ErrNone) {
+		if err := p.Await(t.Context(), 0, quiet); !errors.Is(err, errNoQueue) {
 			t.Errorf("%v", err)
 		}
 		cause := errors.New("the caller's")

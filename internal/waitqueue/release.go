@@ -51,7 +51,7 @@ func (q *Queue) serve(l *local, w *waiter, lease *quorum.Lease) (votes []vote.An
 // transfer ends lease in favour of an attempt for w, or for the next in the queue when w has gone.
 func (q *Queue) transfer(l *local, w *waiter, lease *quorum.Lease) (votes []vote.Answer, ok bool) {
 	request := w.caller.Request()
-	request.More = q.behind(l, request)
+	request.More = q.moreTokens(l, request)
 	votes, ok = q.transfers.Transfer(lease, request, func(next *quorum.Lease) {
 		if !q.hand(w, next) {
 			q.decline(l, next)

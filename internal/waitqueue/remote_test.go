@@ -102,7 +102,7 @@ func TestTakenWithAPlace(t *testing.T) {
 					t.Fatal(votes)
 				}
 				synctest.Wait()
-				if got := q.taken(l, lease); got != others {
+				if got := q.won(l, lease); got != others {
 					t.Errorf("others wait: %t", got)
 				}
 				time.Sleep(2 * timeout) // also the slow one is not waited for any more

@@ -21,8 +21,8 @@ const (
 	late = time.Millisecond
 )
 
-// ErrNone says that no node keeps the wait queue at present.
-var ErrNone = errors.New("no node keeps the wait queue")
+// errNoQueue says that no node keeps the wait queue at present.
+var errNoQueue = errors.New("no node keeps the wait queue")
 
 // Ticket is this process's place in the wait queue for one key. One goroutine uses it at a
 // time.
@@ -31,8 +31,8 @@ type Ticket struct {
 	key    string
 	waiter string
 	order  []int
-	// ticket is the ticket as the arbiter knows it.
-	ticket vote.Ticket
+	// atArbiter is the ticket as the arbiter knows it.
+	atArbiter vote.Ticket
 	// position is the last answer; it is Held if a node keeps the place. begun is when the present
 	// turn began, zero when it is not this process's turn.
 	position vote.Position
@@ -78,7 +78,7 @@ func (t *Ticket) signal(n notice) {
 }
 
 // Await returns nil when it is time for an attempt: the process was woken up, or it is the first in
-// the queue and the key is free. It returns ErrNone when no node keeps the queue, and ctx's cause
+// the queue and the key is free. It returns errNoQueue when no node keeps the queue, and ctx's cause
 // when ctx is done. It first waits for rest, or until it is woken up. told is called with each of
 // the arbiter's answers.
 func (t *Ticket) Await(ctx context.Context, rest time.Duration, told func(vote.Position)) error {
@@ -96,18 +96,18 @@ func (t *Ticket) Await(ctx context.Context, rest time.Duration, told func(vote.P
 		if err := t.enqueue(ctx); err != nil {
 			return err
 		}
-		s := t.position
-		told(s)
-		first := s.Ahead == 0
-		if first && s.Free() {
-			t.begin(s.From)
+		p := t.position
+		told(p)
+		first := p.Ahead == 0
+		if first && p.Free() {
+			t.begin(p.From)
 			return nil
 		}
-		if s.Holder != t.attempt {
+		if p.Holder != t.attempt {
 			t.begun = time.Time{}
 		}
 		watched := t.watch
-		t.watch = first && !s.Free() && t.queue.options.Foreign(s.Holder)
+		t.watch = first && !p.Free() && t.queue.options.Foreign(p.Holder)
 		if rest = t.pause(); t.watch && !watched {
 			rest = 0
 		}
@@ -134,12 +134,12 @@ func (t *Ticket) wait(ctx context.Context, d time.Duration) (woken bool, err err
 
 // pause returns how long the waiter waits before it asks again.
 func (t *Ticket) pause() time.Duration {
-	s, d := t.position, heartbeat-heartbeat/20+t.queue.options.Draw(heartbeat/10)
+	p, d := t.position, heartbeat-heartbeat/20+t.queue.options.Draw(heartbeat/10)
 	// rule: wait-has-a-timer
-	if s.Free() || s.Ahead == 0 && s.Left >= 0 {
-		d = min(d, s.Left+late)
+	if p.Free() || p.Ahead == 0 && p.Left >= 0 {
+		d = min(d, p.Left+late)
 	}
-	if !s.Hears || t.watch && !s.Watched {
+	if !p.Hears || t.watch && !p.Watched {
 		d = min(d, poll)
 	}
 	return d
@@ -159,20 +159,21 @@ func (t *Ticket) begin(from string) {
 func (t *Ticket) enqueue(ctx context.Context) error {
 	for _, i := range t.order {
 		step, cancel := context.WithTimeout(ctx, t.queue.options.Timeout)
-		s := t.queue.nodes[i].Enqueue(step, vote.Enqueue{Key: t.key, Ticket: t.ticket, Watch: t.watch, Slots: t.slots})
+		p := t.queue.nodes[i].Enqueue(step, vote.Enqueue{Key: t.key, Ticket: t.atArbiter, Watch: t.watch, Slots: t.slots})
 		cancel()
-		there := t.queued() && t.ticket.Node == i && t.ticket.Waiter == s.Ticket.Waiter
-		if !there && (s.Verdict == vote.Unknown || s.Verdict == vote.Held && ctx.Err() != nil) {
-			t.queue.leave(i, vote.WakeUp{Key: t.key, Waiter: s.Ticket.Waiter, From: s.From}, nil)
+		there := t.queued() && t.atArbiter.Node == i && t.atArbiter.Waiter == p.Ticket.Waiter
+		if !there && (p.Verdict == vote.Unknown || p.Verdict == vote.Held && ctx.Err() != nil) {
+			t.queue.leave(i, vote.WakeUp{Key: t.key, Waiter: p.Ticket.Waiter, From: p.From}, nil)
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if s.Verdict == vote.Held {
-			if s.Ticket.Node = i; t.queued() && (t.ticket.Node != i || t.ticket.Waiter != s.Ticket.Waiter) {
+		if p.Verdict == vote.Held {
+			if t.queued() && !there {
 				t.abandon()
 			}
-			t.position, t.ticket = s, s.Ticket
+			p.Ticket.Node = i
+			t.position, t.atArbiter = p, p.Ticket
 			return nil
 		}
 	}
@@ -180,7 +181,7 @@ func (t *Ticket) enqueue(ctx context.Context) error {
 		t.abandon()
 		t.position = vote.Position{}
 	}
-	return ErrNone
+	return errNoQueue
 }
 
 // Attempt adds the ticket to an attempt's request. A turn lasts no longer than the arbiter keeps
@@ -188,14 +189,14 @@ func (t *Ticket) enqueue(ctx context.Context) error {
 // a waiter that cannot get its quorum holds nobody up.
 func (t *Ticket) Attempt(r vote.Acquire) vote.Acquire {
 	if !t.begun.IsZero() && time.Since(t.begun) > script.Grace {
-		t.ticket.Number = 0
+		t.atArbiter.Number = 0
 		t.begun = time.Time{}
 	}
 	if t.undoing == nil {
 		t.undoing = new(sync.WaitGroup)
 	}
 	t.again, t.attempt = t.attempt != "", r.ID
-	r.Ticket, r.From = t.ticket, t.from
+	r.Ticket, r.From = t.atArbiter, t.from
 	r.Ticket.Undoing = t.undoing
 	return r
 }
@@ -233,7 +234,7 @@ func (t *Ticket) Leave() {
 }
 
 // Arbiter returns the index of the node that keeps the queue.
-func (t *Ticket) Arbiter() int { return t.ticket.Node }
+func (t *Ticket) Arbiter() int { return t.atArbiter.Node }
 
 // queued reports whether a node keeps the place.
 func (t *Ticket) queued() bool { return t.position.Verdict == vote.Held }
@@ -249,6 +250,6 @@ func (t *Ticket) forget() {
 }
 
 func (t *Ticket) abandon() {
-	t.queue.leave(t.ticket.Node, vote.WakeUp{Key: t.key, Waiter: t.ticket.Waiter, From: t.from}, t.undoing)
+	t.queue.leave(t.atArbiter.Node, vote.WakeUp{Key: t.key, Waiter: t.atArbiter.Waiter, From: t.from}, t.undoing)
 	t.undoing = nil // a WaitGroup that is waited for is not added to
 }

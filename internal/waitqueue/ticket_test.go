@@ -113,7 +113,7 @@ func TestNoPlaceWhereAnswersAreLate(t *testing.T) {
 			slow(i, 2*timeout)
 			time.Sleep(heartbeat + 4*timeout)
 		}
-		if err := <-out; !errors.Is(err, ErrNone) {
+		if err := <-out; !errors.Is(err, errNoQueue) {
 			t.Fatal(err)
 		}
 		if got, _ := places(); len(got) > 0 {
