@@ -39,8 +39,8 @@ type Engine struct {
 	workers *workers
 	// transfers is nil where every lease ends by a release.
 	transfers transferrer
-	// waiting is the function that OnWaiting sets.
-	waiting func(key string)
+	// onWaiting is the function that OnWaiting sets.
+	onWaiting func(key string)
 
 	secondRounds atomic.Uint64
 }
@@ -62,13 +62,13 @@ func (e *Engine) SecondRounds() uint64 { return e.secondRounds.Load() }
 // step on one node.
 func New(voters []Voter, c clock.Clock, timeout time.Duration) *Engine {
 	alarms := clock.NewAlarms(c)
-	return &Engine{voters: voters, clock: alarms, timeout: timeout, workers: newWorkers(alarms), waiting: func(string) {}}
+	return &Engine{voters: voters, clock: alarms, timeout: timeout, workers: newWorkers(alarms), onWaiting: func(string) {}}
 }
 
 // OnWaiting sets the function that is called with each key for which others were seen to
 // wait, when it was granted, refused or released. It must be set before the first round, and
 // the function must not block.
-func (e *Engine) OnWaiting(told func(key string)) { e.waiting = told }
+func (e *Engine) OnWaiting(told func(key string)) { e.onWaiting = told }
 
 // Close returns when no command is under way any more for a caller that has gone. No round may be
 // started after Close was called.

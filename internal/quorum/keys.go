@@ -172,7 +172,7 @@ func (k *keys) acquireStep(ctx context.Context, i int) vote.Answer {
 	}()
 	a = k.engine.voters[i].Acquire(ctx, k.requestOf(i))
 	if a.Waiting || a.Reserved() {
-		k.engine.waiting(k.request.Key) // also for an answer that is too late for the attempt
+		k.engine.onWaiting(k.request.Key) // also for an answer that is too late for the attempt
 	}
 	return a
 }

@@ -231,7 +231,7 @@ func (k *keys) place(i int) *vote.Ticket {
 func (k *keys) released(i int, answer vote.Answer) {
 	r := &k.release
 	if answer.Woken {
-		k.engine.waiting(k.request.Key)
+		k.engine.onWaiting(k.request.Key)
 	}
 	if ticket := k.place(i); ticket != nil && ticket.Undoing != nil {
 		ticket.Undoing.Done()
