@@ -200,7 +200,8 @@ func (n *Node) vote(ctx context.Context, s votingStep) (driver.Reply, error) {
 		reply, err = n.answered(ctx, flight, seen, reply, err)
 		reply, err = n.counted(ctx, seen, reply, err)
 		// rule: noscript-never-eval
-		if s.expected == 0 || !isNoScript(err) && (err != nil || reply.Kind != driver.Int || reply.Int != s.refusal) {
+		notAdmitted := isNoScript(err) || err == nil && reply.Kind == driver.Int && reply.Int == s.refusal
+		if s.expected == 0 || !notAdmitted {
 			return reply, err
 		}
 		switch err := n.admit(ctx); {
@@ -245,9 +246,8 @@ func (n *Node) ready(ctx context.Context, flight *inFlight) (*sighting, error) {
 	if err := flight.votes.take(ctx); err != nil {
 		return nil, err
 	}
-	connection := n.link.connected.Load()
 	seen := n.link.seen.Load()
-	if seen.connection != connection { // what was seen is of another server
+	if seen.connection != n.link.connected.Load() { // what was seen is of another server
 		return nil, n.ended(ctx, flight, flight.votes, driver.NotSent(errReconnected))
 	}
 	return seen, nil

@@ -59,3 +59,28 @@ func (n *Node) noteReach(why error) {
 		r.Note(why)
 	}
 }
+
+// Unreachable reports whether the last attempt to connect failed, or the node does not answer.
+func (n *Node) Unreachable() bool {
+	if connected := n.link.connected.Load(); connected != 0 && connected == n.conn.Connections() {
+		return n.silence(n.inFlight) > n.options.Patience
+	}
+	n.link.mu.Lock()
+	defer n.link.mu.Unlock()
+	return n.link.failed != nil
+}
+
+// Unreachable reports whether all slots that were used are unreachable, or no master has answered since all
+// were last asked who has which slot: then no vote is sent for a slot, so that nothing is found out about it.
+func (c *Cluster) Unreachable() bool {
+	if v := c.options.view; v != nil && v.silent.Load() {
+		return true
+	}
+	used := c.used()
+	for _, n := range used {
+		if !n.Unreachable() {
+			return false
+		}
+	}
+	return len(used) > 0
+}
