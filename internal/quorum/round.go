@@ -28,32 +28,32 @@ type roundContext struct {
 
 // begin makes the round context end limit after start on the monotonic clock, or earlier when it is
 // told to.
-func (s *roundContext) begin(e *Engine, start time.Time, limit time.Duration) {
-	s.began = start
-	e.clock.SetFrom(&s.alarm, start, limit, s)
+func (r *roundContext) begin(e *Engine, start time.Time, limit time.Duration) {
+	r.began = start
+	e.clock.SetFrom(&r.alarm, start, limit, r)
 }
 
 // prolong makes the round context end limit after it began, if it has not ended yet.
-func (s *roundContext) prolong(limit time.Duration) { s.alarm.ResetSince(s.began, limit) }
+func (r *roundContext) prolong(limit time.Duration) { r.alarm.ResetSince(r.began, limit) }
 
 // unlimit makes the round context end only when it is told to.
-func (s *roundContext) unlimit() { s.alarm.Stop() }
+func (r *roundContext) unlimit() { r.alarm.Stop() }
 
 // Ring implements clock.Ringer.
-func (s *roundContext) Ring() { s.end() }
+func (r *roundContext) Ring() { r.end() }
 
-func (s *roundContext) end() {
-	if !s.ended.CompareAndSwap(false, true) {
+func (r *roundContext) end() {
+	if !r.ended.CompareAndSwap(false, true) {
 		return
 	}
-	s.alarm.Stop()
-	s.mu.Lock()
-	if s.over != nil {
-		close(s.over)
+	r.alarm.Stop()
+	r.mu.Lock()
+	if r.over != nil {
+		close(r.over)
 	}
-	follow := s.follow
-	s.follow = nil
-	s.mu.Unlock()
+	follow := r.follow
+	r.follow = nil
+	r.mu.Unlock()
 	for _, f := range follow {
 		if f != nil {
 			f()
@@ -61,16 +61,16 @@ func (s *roundContext) end() {
 	}
 }
 
-func (s *roundContext) Done() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over == nil {
-		if s.ended.Load() {
+func (r *roundContext) Done() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over == nil {
+		if r.ended.Load() {
 			return closed // end sets ended before it looks for over
 		}
-		s.over = make(chan struct{})
+		r.over = make(chan struct{})
 	}
-	return s.over
+	return r.over
 }
 
 // closed is a closed channel.
@@ -82,35 +82,35 @@ var closed = func() chan struct{} {
 
 // AfterFunc is what context.AfterFunc is for other contexts, except that f must not block, and that
 // it is called by whoever ends the round context, if that has not ended yet.
-func (s *roundContext) AfterFunc(f func()) (stop func() bool) {
-	s.mu.Lock()
-	if s.ended.Load() {
-		s.mu.Unlock()
+func (r *roundContext) AfterFunc(f func()) (stop func() bool) {
+	r.mu.Lock()
+	if r.ended.Load() {
+		r.mu.Unlock()
 		go f() // as in package context: the caller may hold what f wants
 		return func() bool { return false }
 	}
-	i := len(s.follow)
+	i := len(r.follow)
 	if i == 0 {
-		s.follow = s.first[:0]
+		r.follow = r.first[:0]
 	}
-	s.follow = append(s.follow, f)
-	s.mu.Unlock()
+	r.follow = append(r.follow, f)
+	r.mu.Unlock()
 	return func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if i >= len(s.follow) || s.follow[i] == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if i >= len(r.follow) || r.follow[i] == nil {
 			return false
 		}
-		s.follow[i] = nil
+		r.follow[i] = nil
 		return true
 	}
 }
 
-func (s *roundContext) Deadline() (time.Time, bool) { return time.Time{}, false }
-func (s *roundContext) Value(any) any               { return nil }
+func (r *roundContext) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (r *roundContext) Value(any) any               { return nil }
 
-func (s *roundContext) Err() error {
-	if s.ended.Load() {
+func (r *roundContext) Err() error {
+	if r.ended.Load() {
 		return context.Canceled
 	}
 	return nil
