@@ -144,7 +144,7 @@ func (n *Node) ended(ctx context.Context, flight *inFlight, taken slots, err err
 		n.abandon(flight, taken)
 		return errNoAnswer
 	default:
-		n.link.broken()
+		n.link.distrust()
 	}
 	taken.free()
 	return err

@@ -19,7 +19,7 @@ const inspectPause = 50 * time.Millisecond
 // inspection is what is known of a node's right to vote.
 type inspection struct {
 	mu      sync.Mutex // guards what follows; nothing is called while it is held
-	current *handshake
+	current *handshake // the inspection under way, for which callers wait as for a handshake
 	outcome error
 	at      time.Time
 	warned  bool
@@ -182,7 +182,7 @@ func (n *Node) judge(ctx context.Context, vouched bool) error {
 	seen, connection, err := n.look(ctx, true, false)
 	if err != nil {
 		if errors.Is(err, admission.ErrUnfit) {
-			n.link.broken() // no vote counts, not even one that the server would give
+			n.link.distrust() // no vote counts, not even one that the server would give
 		}
 		return err
 	}

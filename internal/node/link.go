@@ -27,14 +27,16 @@ type link struct {
 	seen atomic.Pointer[sighting]
 
 	mu      sync.Mutex // guards what follows; nothing is called while it is held
-	current *handshake
-	failed  error
-	failure time.Time
+	current *handshake // under way
+	// failure is why the last handshake failed, nil if it did not. ended is when it ended.
+	failure error
+	ended   time.Time
 }
 
+// sighting is what was found of the server behind a connection.
 type sighting struct {
 	connection uint64
-	// run and history are those of the server.
+	// run is that of the server, and history is its run and its replication id.
 	run, history string
 	// expected is what a vote expects of the node's admission key.
 	expected string
@@ -82,8 +84,8 @@ func (l *link) join(start func(*handshake)) (*handshake, error) {
 	if l.current != nil {
 		return l.current, nil
 	}
-	if l.failed != nil && time.Since(l.failure) < redialPause {
-		return nil, l.failed
+	if l.failure != nil && time.Since(l.ended) < redialPause {
+		return nil, l.failure
 	}
 	l.current = &handshake{done: make(chan struct{})}
 	start(l.current)
@@ -99,7 +101,7 @@ func (n *Node) startHandshake(h *handshake) {
 			h.err = driver.NotSent(errNoAnswer) // this says more than that a deadline has passed
 		}
 		n.link.mu.Lock()
-		n.link.current, n.link.failed, n.link.failure = nil, h.err, time.Now()
+		n.link.current, n.link.failure, n.link.ended = nil, h.err, time.Now()
 		n.link.mu.Unlock()
 		n.noteReach(h.err)
 		close(h.done)
@@ -126,5 +128,5 @@ func (n *Node) shakeHands(ctx context.Context) error {
 	return nil
 }
 
-// broken forgets the connection, so that the next command inspects the server anew.
-func (l *link) broken() { l.connected.Store(0) }
+// distrust has the next command inspect the server anew.
+func (l *link) distrust() { l.connected.Store(0) }

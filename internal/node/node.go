@@ -264,7 +264,7 @@ func (n *Node) answered(ctx context.Context, flight *inFlight, seen *sighting, r
 		n.noteReach(nil)
 	}
 	if isReadOnly(err) {
-		n.link.broken() // no longer a master, though it may be one again before it is next asked
+		n.link.distrust() // no longer a master, though it may be one again before it is next asked
 	}
 	return reply, n.ended(ctx, flight, flight.votes, err)
 }

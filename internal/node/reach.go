@@ -67,7 +67,7 @@ func (n *Node) Unreachable() bool {
 	}
 	n.link.mu.Lock()
 	defer n.link.mu.Unlock()
-	return n.link.failed != nil
+	return n.link.failure != nil
 }
 
 // Unreachable reports whether all slots that were used are unreachable, or no master has answered since all

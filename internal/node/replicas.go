@@ -127,7 +127,7 @@ func (n *Node) acknowledged(ctx context.Context, seen *sighting) error {
 	select {
 	case err := <-a.done:
 		if errors.Is(err, errReconnected) {
-			n.link.broken() // what is known is about another server
+			n.link.distrust() // what is known is about another server
 		}
 		return err
 	case <-ctx.Done():

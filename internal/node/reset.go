@@ -79,9 +79,9 @@ func (n *Node) othersRecords(ctx context.Context) []*admission.Record {
 // forget drops what was concluded from the former record, and a failure that would otherwise be
 // returned for a while.
 func (l *link) forget() {
-	l.broken()
+	l.distrust()
 	l.mu.Lock()
-	l.failed = nil
+	l.failure = nil
 	l.mu.Unlock()
 }
 
