@@ -206,6 +206,10 @@ func (e *ServerError) Passing() bool {
 	return strings.HasPrefix(e.withoutERR(), "max number of clients") || e.Midway()
 }
 
+// LoggedOut reports whether the server did not accept the user, or wants a login first. It executed
+// nothing. It may have said so to what sets a connection up, and not to the command.
+func (e *ServerError) LoggedOut() bool { return e.Code() == "WRONGPASS" || e.Code() == "NOAUTH" }
+
 // Midway reports whether a Cluster's node ended a script that may have written by then: the hash slot is
 // being moved, and a key that the script came to has gone to another node before those that it declares.
 func (e *ServerError) Midway() bool {

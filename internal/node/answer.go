@@ -22,7 +22,7 @@ func isReply(err error) bool {
 // refused the connection, such as the user's password, and was not asked at all.
 func isFinal(err error) bool {
 	refusal, ok := errors.AsType[*driver.ServerError](err)
-	return err == nil || ok && !refusal.Passing() && !errors.Is(err, driver.ErrNotSent)
+	return err == nil || ok && !refusal.Passing() && !refusal.LoggedOut() && !errors.Is(err, driver.ErrNotSent)
 }
 
 // code returns the first word of the server's refusal, "" where err is none.

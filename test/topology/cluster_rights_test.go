@@ -41,3 +41,29 @@ func TestClusterRightToAskComesLater(t *testing.T) {
 		}
 	})
 }
+
+// A release that comes while the client cannot log in is done when it can again.
+func TestClusterReleaseAfterARefusedLogin(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		servers := redistest.NewCluster(t, 3, redistest.Options{Binary: binary, Users: []string{"u on >p ~* &* +@all"}})
+		master, name := servers[0], storm.NameAt(0)
+		for user, c := range map[string]struct{ url, mended string }{
+			"u":       {master.URLAs("u", "p"), ">p"},         // WRONGPASS
+			"default": {"redis://" + master.Addr(), "nopass"}, // NOAUTH
+		} {
+			client := locktest.Open(t, locktest.Config(c.url+"?cluster"))
+			lock, err := locktest.AwaitAnswer(t, client, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			locktest.Do(t, master, "ACL", "SETUSER", user, "resetpass", ">other")
+			locktest.Do(t, master, "CLIENT", "KILL", "USER", user)
+			if err := lock.Unlock(t.Context()); err == nil {
+				t.Fatal("it was released")
+			}
+			locktest.Do(t, master, "ACL", "SETUSER", user, c.mended)
+			locktest.AwaitValue(t, master, name, "")
+		}
+	})
+}
