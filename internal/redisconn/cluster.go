@@ -39,6 +39,8 @@ type Cluster struct {
 	// present are the connections that stand. over: no further one is to be made.
 	present map[*watched]struct{}
 	over    bool
+	// tries counts the tries to make the client that have failed.
+	tries int
 }
 
 var (
@@ -71,8 +73,13 @@ func (c *Cluster) Close() {
 // Cut implements driver.Cutter.
 func (c *Cluster) Cut() {
 	c.ending.Store(true)
+	c.breakAll(func() { c.over = true })
+}
+
+// breakAll makes a change after which no connection is to be made, and breaks those that stand.
+func (c *Cluster) breakAll(change func()) {
 	c.mu.Lock()
-	c.over = true
+	change()
 	present := slices.Collect(maps.Keys(c.present))
 	c.mu.Unlock()
 	for _, w := range present {
@@ -80,8 +87,8 @@ func (c *Cluster) Cut() {
 	}
 }
 
-// dial connects to a server of the Cluster.
-func (c *Cluster) dial(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+// dial connects to a server of the Cluster, for the client that is made in that try.
+func (c *Cluster) dial(ctx context.Context, try int, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 	conn, presented, err := dial(ctx, c.options.Network, address, dialer, config)
 	if err != nil {
 		return nil, driver.NotSent(err)
@@ -96,7 +103,7 @@ func (c *Cluster) dial(ctx context.Context, address string, dialer *net.Dialer, 
 		}
 	})
 	c.mu.Lock()
-	over := c.over
+	over := c.over || try != c.tries
 	c.present[w] = struct{}{}
 	c.mu.Unlock()
 	if over {
@@ -147,13 +154,24 @@ func (c *Cluster) ready(ctx context.Context) (rueidis.Client, error) {
 	return client, err
 }
 
-// connect makes the client.
-func (c *Cluster) connect(ctx context.Context) (rueidis.Client, error) {
+// connect makes the client. Where that fails it leaves no connection: rueidis does not close one that is
+// still being made when it gives up, as another server has refused it.
+func (c *Cluster) connect(ctx context.Context) (client rueidis.Client, err error) {
+	c.mu.Lock()
+	try := c.tries
+	c.mu.Unlock()
+	defer func() {
+		if err != nil {
+			c.breakAll(func() { c.tries++ })
+		}
+	}()
 	o := c.options
-	option := o.client(c.dial)
+	option := o.client(func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+		return c.dial(ctx, try, address, dialer, config)
+	})
 	option.OnInvalidations = c.invalidated
 	option.InitAddress, option.ForceSingleClient = o.Addresses(), false
-	client, err := rueidis.NewClient(option)
+	client, err = rueidis.NewClient(option)
 	if err != nil {
 		return nil, err
 	}
