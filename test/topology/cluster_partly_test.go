@@ -73,3 +73,28 @@ func TestClusterQueueMovesBeforeTheLock(t *testing.T) {
 		}
 	})
 }
+
+// A Cluster that needs all its slots, as it does unless told otherwise, does nothing in any of them while a master is away.
+func TestClusterThatNeedsAllSlots(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		c := redistest.NewClusterWithReplicas(t, 3, 0, redistest.Options{Binary: binary})
+		conf := locktest.Config(clusterURL(c.Masters))
+		client := locktest.Open(t, conf)
+		lock, err := locktest.AwaitAnswer(t, client, storm.NameAt(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		down := func(err error) bool {
+			return errors.Is(err, redlatch.ErrNoQuorum) && strings.Contains(err.Error(), "CLUSTERDOWN")
+		}
+		c.Masters[0].Kill()
+		locktest.Await(t, "no extension at another master", func() bool { return down(lock.Extend(t.Context(), conf.TTL)) })
+		locktest.Await(t, "no lock at another master", func() bool {
+			return down(locktest.ErrorOf(client.TryLock(t.Context(), storm.NameAt(2))))
+		})
+		must(t, c.Restart(locktest.Within(t, locktest.Patience), c.Masters[0]))
+		locktest.Await(t, "an extension", func() bool { return lock.Extend(t.Context(), conf.TTL) == nil })
+		locktest.Unlock(t, lock)
+	})
+}
