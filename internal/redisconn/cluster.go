@@ -317,10 +317,16 @@ func keyed(client rueidis.Client, args []string) rueidis.Completed {
 	return client.B().Arbitrary(args[:at]...).Keys(args[at]).Args(args[at+1:]...).Build()
 }
 
+var errNowhere = errors.New("the Cluster tells no address of a master of the hash slot: the slot has no master, " +
+	"or that has no cluster-announce-hostname, which cluster-preferred-endpoint-type hostname needs")
+
 // redirected turns a redirection that was not followed to its end into what it says: the command
 // was not executed.
 func redirected(reply driver.Reply, err error) (driver.Reply, error) {
-	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Redirects() || errors.Is(err, rueidis.ErrNoSlot) {
+	if errors.Is(err, rueidis.ErrNoSlot) {
+		return reply, driver.NotSent(errNowhere)
+	}
+	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Redirects() {
 		return reply, driver.NotSent(errors.New(err.Error()))
 	}
 	return reply, err

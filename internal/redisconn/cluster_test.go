@@ -1,10 +1,12 @@
 package redisconn
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -42,6 +44,20 @@ func TestClusterThatRefusesLeavesNoConnection(t *testing.T) {
 					break
 				}
 			}
+		}
+	})
+}
+
+// Servers that are to be announced by a host name, and have none, name no place for their slots.
+func TestClusterWithoutHostNames(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		servers := redistest.NewCluster(t, 3, redistest.Options{Binary: binary, Args: []string{"--cluster-preferred-endpoint-type", "hostname"}})
+		c := NewCluster(Options{Network: "tcp", Cluster: true, Address: servers[0].Addr(), ConnectTimeout: 2 * replyTimeout})
+		t.Cleanup(c.Close)
+		_, err := c.Do(within(t, patience), "GET", "k")
+		if !errors.Is(err, driver.ErrNotSent) || !strings.Contains(err.Error(), "cluster-announce-hostname") {
+			t.Errorf("%v, want what to set", err)
 		}
 	})
 }
