@@ -33,7 +33,8 @@ type Cluster struct {
 	failure error
 	failed  time.Time
 
-	ending atomic.Bool // Cut or Close was called
+	life context.Context // ends in Cut or Close
+	end  context.CancelFunc
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
 	// present are the connections that stand. over: no further one is to be made.
@@ -53,13 +54,14 @@ var (
 // before the first command.
 func NewCluster(o Options) *Cluster {
 	c := &Cluster{options: o, turn: make(chan struct{}, 1), present: make(map[*watched]struct{})}
+	c.life, c.end = context.WithCancel(context.Background())
 	c.Ordered = driver.NewOrdered(c.call)
 	return c
 }
 
 // Close implements driver.Conn.
 func (c *Cluster) Close() {
-	c.ending.Store(true)
+	c.end()
 	end := func() {
 		if client := c.client.Load(); client != nil {
 			(*client).Close()
@@ -72,7 +74,7 @@ func (c *Cluster) Close() {
 
 // Cut implements driver.Cutter.
 func (c *Cluster) Cut() {
-	c.ending.Store(true)
+	c.end()
 	c.breakAll(func() { c.over = true })
 }
 
@@ -89,13 +91,16 @@ func (c *Cluster) breakAll(change func()) {
 
 // dial connects to a server of the Cluster, for the client that is made in that try.
 func (c *Cluster) dial(ctx context.Context, try int, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
 	conn, presented, err := dial(ctx, c.options.Network, address, dialer, config)
 	if err != nil {
 		return nil, driver.NotSent(err)
 	}
 	w := &watched{Conn: conn, address: address, presented: presented, checker: checker{redirections: &c.redirections, resp2: &c.mute}}
 	w.broke = sync.OnceFunc(func() {
-		if !c.ending.Load() {
+		if c.life.Err() == nil {
 			dropUnsent(conn)
 		}
 		for _, other := range c.lost(w) {

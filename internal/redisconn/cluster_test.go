@@ -2,7 +2,9 @@ package redisconn
 
 import (
 	"errors"
+	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -59,5 +61,37 @@ func TestClusterWithoutHostNames(t *testing.T) {
 		if !errors.Is(err, driver.ErrNotSent) || !strings.Contains(err.Error(), "cluster-announce-hostname") {
 			t.Errorf("%v, want what to set", err)
 		}
+	})
+}
+
+// Close does not wait for a connection to a server that does not even take it.
+func TestClusterCloseWhileDialling(t *testing.T) {
+	t.Parallel()
+	full, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	raw, err := full.(*net.TCPListener).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.Control(func(fd uintptr) { err = syscall.Listen(int(fd), 0) }); err != nil {
+		t.Fatal(err)
+	}
+	for { // until it takes no further one
+		conn, err := net.DialTimeout("tcp", full.Addr().String(), time.Second)
+		if err != nil {
+			break
+		}
+		defer conn.Close()
+	}
+	promptly(t, "Close", func() {
+		c := NewCluster(Options{Network: "tcp", Cluster: true, Address: full.Addr().String(), ConnectTimeout: 2 * replyTimeout})
+		if _, err := c.Do(within(t, 100*time.Millisecond), "GET", "k"); err == nil {
+			t.Error("it was answered")
+		}
+		c.Cut()
+		c.Close()
 	})
 }
