@@ -358,7 +358,8 @@ func (w *watched) Close() error {
 // dropUnsent has the system throw away, when conn is closed, what was written to it and has not
 // arrived. Otherwise it goes on sending that, for minutes where packets are lost, and an acquire step
 // may be executed after the release that undoes it, which went over the next connection. After Cut or
-// Close there is no next one, and what was written last, such as a release, had better arrive.
+// Close there is no next one, and what was written last, such as a release, had better arrive. A child that
+// this process is starting has copies of its connections until it executes its program: only then are they closed.
 func dropUnsent(conn net.Conn) {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
