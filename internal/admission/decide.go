@@ -135,8 +135,11 @@ func Decide(a Agreement, e Evidence) Decision {
 	case e.Evicting:
 		return refuse(ErrEvicting)
 	}
+	if e.overruled(a) {
+		e.Record = nil
+	}
 	// rule: agreement
-	if d, ok := disagrees(a, &e); ok {
+	if d, ok := decideAgreement(a, &e); ok {
 		return d
 	}
 	void := Voided(a, e)
@@ -205,30 +208,23 @@ func Decide(a Agreement, e Evidence) Decision {
 	}}
 }
 
-// disagrees decides for a client whose agreement is not the deployment's, or where nobody can tell
-// whether it is. A record counts if the server that has it was admitted or set under it. A server
-// without a record may have lost it, and a record that came with a restart or from a master may be
-// an old one: then the other nodes' records decide. A majority that has the client's agreement
-// overrules the rest, which cannot make a quorum; a record of the node that is overruled is taken out
-// of e. Where a majority is known to have no record but the client's, the deployment is new or all
-// nodes forgot it, and there is only the client's word.
-func disagrees(a Agreement, e *Evidence) (Decision, bool) {
-	need, certain := len(a.Nodes)/2+1, e.isKnown()
-	if e.Shard != nil {
-		need = e.Shard.Masters/2 + 1
-	}
+// decideAgreement decides for a client whose agreement is not the deployment's, or where nobody can tell
+// whether it is; otherwise ok is false. A record counts if the server that has it was admitted or set under
+// it. A server without a record may have lost it, and a record that came with a restart or from a master
+// may be an old one: then the other nodes' records decide. Where a majority is known to have no record but
+// the client's, the deployment is new or all nodes forgot it, and there is only the client's word.
+func decideAgreement(a Agreement, e *Evidence) (d Decision, ok bool) {
 	if e.Record != nil {
 		recorded := e.Record.Agreement(a.Deployment)
 		same := recorded.ID() == a.ID()
 		switch {
-		case !same && !certain && e.Others.Same >= need:
-			e.Record = nil
 		case !same:
 			return refuse(&DisagreementError{Recorded: recorded, Ours: a}), true
-		case certain:
+		case e.isKnown():
 			return Decision{}, false
 		}
 	}
+	need := e.majority(a)
 	switch {
 	case e.Others.Same >= need:
 		return Decision{}, false
@@ -238,6 +234,20 @@ func disagrees(a Agreement, e *Evidence) (Decision, bool) {
 		return Decision{Outcome: Wait, Err: &WaitError{Reason: unread}, Unread: true}, true
 	}
 	return Decision{}, false
+}
+
+// overruled reports whether the node has a record of another agreement than a, which may be an old one, while
+// a majority has a's: the nodes that differ from a majority cannot make a quorum.
+func (e *Evidence) overruled(a Agreement) bool {
+	return e.Record != nil && e.Record.Agreement(a.Deployment).ID() != a.ID() && !e.isKnown() && e.Others.Same >= e.majority(a)
+}
+
+// majority returns how many of the nodes, or of a Cluster's masters, are more than half.
+func (e *Evidence) majority(a Agreement) int {
+	if e.Shard != nil {
+		return e.Shard.Masters/2 + 1
+	}
+	return len(a.Nodes)/2 + 1
 }
 
 // NeedsOthers reports whether the other nodes' records matter.

@@ -134,8 +134,8 @@ var breaches = []breach{
 	},
 	{
 		rule: "a client that differs votes nowhere", file: "internal/admission/decide.go", within: 1000, weather: "outside",
-		was: "	if d, ok := disagrees(a, &e); ok {\n",
-		now: "	if d, ok := disagrees(a, &e); ok && broken != RULE {\n",
+		was: "	if d, ok := decideAgreement(a, &e); ok {\n",
+		now: "	if d, ok := decideAgreement(a, &e); ok && broken != RULE {\n",
 	},
 	{
 		rule: "a client of another MaxTTL votes nowhere", file: "internal/admission/decide.go", within: 1000, weather: "outside",
