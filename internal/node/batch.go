@@ -291,13 +291,13 @@ func isSimpleRelease(r *vote.Release) bool {
 // sendBatch runs the command of a batch.
 func (b *Batched) sendBatch(keys, args []string) (answers string, err error) {
 	ctx := b.limited()
-	flight := b.votes.Load()
-	seen, err := b.ready(ctx, flight)
+	inFlight := b.votes.Load()
+	seen, err := b.ready(ctx, inFlight, b.options.Patience)
 	if err != nil {
 		return "", err
 	}
 	args[2] = seen.expected
 	reply, err := b.conn.EvalSHA(ctx, b.voting.SHA, keys, args)
-	reply, err = b.answered(ctx, flight, seen, reply, err)
+	reply, err = b.answered(ctx, inFlight, seen, reply, err)
 	return reply.Text, err
 }

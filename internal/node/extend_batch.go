@@ -17,9 +17,9 @@ const batchPatience = time.Second
 // used where replicas are waited for. It has more time than other steps, and is still sent to a
 // node where a command has been unanswered for longer than other steps allow.
 func (n *Node) ExtendBatch(ctx context.Context, batch []vote.Extend) []vote.Answer {
-	ctx = patient{ctx, max(n.options.Patience, batchPatience)}
+	patience := max(n.options.Patience, batchPatience)
 	if len(batch) == 1 {
-		return []vote.Answer{n.Extend(ctx, batch[0])}
+		return []vote.Answer{n.extend(ctx, batch[0], patience)}
 	}
 	keys, args := make([]string, 1, 1+2*len(batch)), make([]string, 3, 3+3*len(batch))
 	keys[0] = n.admissionKey
@@ -28,7 +28,7 @@ func (n *Node) ExtendBatch(ctx context.Context, batch []vote.Extend) []vote.Answ
 		keys = append(keys, r.Key, CounterKey(r.Key))
 		args = append(args, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10))
 	}
-	reply, err := n.vote(ctx, votingStep{keys: keys, args: args, expected: 2, refusal: -1})
+	reply, err := n.vote(ctx, votingStep{keys: keys, args: args, expected: 2, refusal: -1, patience: patience})
 	answers := make([]vote.Answer, len(batch))
 	for i, r := range batch {
 		switch {
@@ -39,7 +39,7 @@ func (n *Node) ExtendBatch(ctx context.Context, batch []vote.Extend) []vote.Answ
 		case reply.Text[i] == '0':
 			answers[i].Verdict = vote.NotOurs
 		default:
-			answers[i] = n.Extend(ctx, r) // the step of its own tells whose it is
+			answers[i] = n.extend(ctx, r, patience) // the step of its own tells whose it is
 		}
 	}
 	return answers

@@ -72,22 +72,22 @@ func TestExtendBatchHasMoreTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := voter(t, &digits{scripted: scripted{answer: released}, text: "11"}, math.MaxInt)
 		batch := []vote.Extend{{Key: "a", ID: "mine", TTL: time.Second}, {Key: "b", ID: "mine", TTL: time.Second}}
-		flight := n.votes.Load()
+		inFlight := n.votes.Load()
 		if a := n.ExtendBatch(t.Context(), batch); a[0].Verdict != vote.Granted {
 			t.Fatal(a)
 		}
-		flight.mu.Lock()
-		flight.silentSince = time.Now().Add(-n.options.Patience - time.Millisecond)
-		flight.mu.Unlock()
+		inFlight.mu.Lock()
+		inFlight.silentSince = time.Now().Add(-n.options.Patience - time.Millisecond)
+		inFlight.mu.Unlock()
 		if a := n.Extend(t.Context(), batch[0]); a.Verdict != vote.NotSent {
 			t.Errorf("by itself: %v", a.Verdict)
 		}
 		if a := n.ExtendBatch(t.Context(), batch); a[0].Verdict != vote.Granted || a[1].Verdict != vote.Granted {
 			t.Errorf("together: %v", a)
 		}
-		flight.mu.Lock()
-		flight.silentSince = time.Now().Add(-batchPatience - time.Millisecond)
-		flight.mu.Unlock()
+		inFlight.mu.Lock()
+		inFlight.silentSince = time.Now().Add(-batchPatience - time.Millisecond)
+		inFlight.mu.Unlock()
 		if a := n.ExtendBatch(t.Context(), batch); a[0].Verdict != vote.NotSent || a[1].Verdict != vote.NotSent {
 			t.Errorf("after a second: %v", a)
 		}

@@ -125,10 +125,10 @@ func (f *inFlight) await(over func()) {
 	f.mu.Unlock()
 }
 
-// silence returns for how long a command that flight counts, or a vote, has been abandoned and unanswered.
-func (n *Node) silence(flight *inFlight) time.Duration {
-	silence := flight.silence()
-	if votes := n.votes.Load(); votes != flight {
+// silence returns for how long a command that inFlight counts, or a vote, has been abandoned and unanswered.
+func (n *Node) silence(inFlight *inFlight) time.Duration {
+	silence := inFlight.silence()
+	if votes := n.votes.Load(); votes != inFlight {
 		silence = max(silence, votes.silence())
 	}
 	return silence
@@ -137,11 +137,11 @@ func (n *Node) silence(flight *inFlight) time.Duration {
 // ended frees the slot of a command that was answered or ended with err, and returns the command's
 // error. Where the caller has stopped waiting, the command is abandoned. After any other error than a
 // reply the next command inspects the server anew.
-func (n *Node) ended(ctx context.Context, flight *inFlight, taken slots, err error) error {
+func (n *Node) ended(ctx context.Context, inFlight *inFlight, taken slots, err error) error {
 	switch {
 	case err == nil || isReply(err) || errors.Is(err, driver.ErrNotSent) && ctx.Err() != nil:
 	case ctx.Err() != nil:
-		n.abandon(flight, taken)
+		n.abandon(inFlight, taken)
 		return errNoAnswer
 	default:
 		n.link.distrust()
@@ -151,19 +151,19 @@ func (n *Node) ended(ctx context.Context, flight *inFlight, taken slots, err err
 }
 
 // abandon has the slot of an abandoned command freed when the command is over.
-func (n *Node) abandon(flight *inFlight, taken slots) {
+func (n *Node) abandon(inFlight *inFlight, taken slots) {
 	if d, ok := n.conn.(driver.Drainer); ok {
 		n.background.Go(func() {
-			flight.await(func() {
+			inFlight.await(func() {
 				d.Drain(n.options.slotTag)
 				taken.free()
 			})
 		})
 		return
 	}
-	if flight.abandon(taken) {
+	if inFlight.abandon(taken) {
 		n.background.Go(func() {
-			flight.probe(func() {
+			inFlight.probe(func() {
 				if _, err := n.conn.Do(context.Background(), "PING"); err == nil {
 					n.noteReach(nil)
 				}

@@ -152,10 +152,10 @@ func TestReleaseOfASilentNode(t *testing.T) {
 			if a := n.Extend(t.Context(), extension); a.Verdict != vote.Granted {
 				t.Fatal(a)
 			}
-			flight := n.votes.Load()
-			flight.mu.Lock()
-			flight.silentSince = time.Now().Add(-n.options.Patience - time.Millisecond)
-			flight.mu.Unlock()
+			inFlight := n.votes.Load()
+			inFlight.mu.Lock()
+			inFlight.silentSince = time.Now().Add(-n.options.Patience - time.Millisecond)
+			inFlight.mu.Unlock()
 			if a := n.Extend(t.Context(), extension); a.Verdict != vote.NotSent {
 				t.Errorf("extended: %v", a.Verdict)
 			}

@@ -3,6 +3,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -175,6 +176,8 @@ type votingStep struct {
 	expected int
 	// refusal is what a step that depends on it answers where the node is not admitted.
 	refusal int64
+	// patience, if not 0, is used in place of Options.Patience.
+	patience time.Duration
 }
 
 // vote sends a step of the voting script. A node that is not admitted, or does not know the script,
@@ -182,8 +185,8 @@ type votingStep struct {
 // executed.
 func (n *Node) vote(ctx context.Context, s votingStep) (driver.Reply, error) {
 	for try := 0; ; try++ {
-		flight := n.votes.Load()
-		seen, err := n.ready(ctx, flight)
+		inFlight := n.votes.Load()
+		seen, err := n.ready(ctx, inFlight, cmp.Or(s.patience, n.options.Patience))
 		if err != nil {
 			return driver.Reply{}, err
 		}
@@ -197,7 +200,7 @@ func (n *Node) vote(ctx context.Context, s votingStep) (driver.Reply, error) {
 		if err == nil {
 			reply, err = n.conn.EvalSHA(ctx, n.voting.SHA, s.keys, s.args)
 		}
-		reply, err = n.answered(ctx, flight, seen, reply, err)
+		reply, err = n.answered(ctx, inFlight, seen, reply, err)
 		reply, err = n.counted(ctx, seen, reply, err)
 		// rule: noscript-never-eval
 		notAdmitted := isNoScript(err) || err == nil && reply.Kind == driver.Int && reply.Int == s.refusal
@@ -223,39 +226,30 @@ func (n *Node) counted(ctx context.Context, seen *sighting, reply driver.Reply, 
 	return reply, err
 }
 
-// patient is the context of a step that is sent unless a command has been unanswered for longer than patience.
-type patient struct {
-	context.Context
-	patience time.Duration
-}
-
-// ready waits until a command that flight counts may be sent: the connection stands, its server was
-// inspected, and the command has a slot. It returns that server. answered must follow.
-func (n *Node) ready(ctx context.Context, flight *inFlight) (*sighting, error) {
-	patience := n.options.Patience
-	if p, ok := ctx.(patient); ok {
-		patience = p.patience
-	}
-	if n.silence(flight) > patience {
+// ready waits until a command that inFlight counts may be sent: the connection stands, its server was
+// inspected, and the command has a slot. It returns that server. answered must follow. No command is sent
+// to a node where one has been unanswered for longer than patience.
+func (n *Node) ready(ctx context.Context, inFlight *inFlight, patience time.Duration) (*sighting, error) {
+	if n.silence(inFlight) > patience {
 		n.noteReach(errSilent)
 		return nil, driver.NotSent(errSilent)
 	}
 	if err := n.Connect(ctx); err != nil {
 		return nil, err
 	}
-	if err := flight.votes.take(ctx); err != nil {
+	if err := inFlight.votes.take(ctx); err != nil {
 		return nil, err
 	}
 	seen := n.link.seen.Load()
 	if seen.connection != n.link.connected.Load() { // what was seen is of another server
-		return nil, n.ended(ctx, flight, flight.votes, driver.NotSent(errReconnected))
+		return nil, n.ended(ctx, inFlight, inFlight.votes, driver.NotSent(errReconnected))
 	}
 	return seen, nil
 }
 
 // answered takes in how a command ended that was sent to the server that was seen, and returns that. An
 // answer counts only if it came over the connection whose server was inspected.
-func (n *Node) answered(ctx context.Context, flight *inFlight, seen *sighting, reply driver.Reply, err error) (driver.Reply, error) {
+func (n *Node) answered(ctx context.Context, inFlight *inFlight, seen *sighting, reply driver.Reply, err error) (driver.Reply, error) {
 	// rule: inspected-connection
 	if err == nil && seen.connection != n.conn.Connections() {
 		reply, err = driver.Reply{}, errReconnected
@@ -266,7 +260,7 @@ func (n *Node) answered(ctx context.Context, flight *inFlight, seen *sighting, r
 	if isReadOnly(err) {
 		n.link.distrust() // no longer a master, though it may be one again before it is next asked
 	}
-	return reply, n.ended(ctx, flight, flight.votes, err)
+	return reply, n.ended(ctx, inFlight, inFlight.votes, err)
 }
 
 var (

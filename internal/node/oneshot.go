@@ -213,8 +213,8 @@ var errUnacknowledged = errors.New("Config.Replicas: replicas acknowledge no tra
 
 // write sends a command that is a vote.
 func (n *Node) write(ctx context.Context, args ...string) (driver.Reply, error) {
-	flight := n.votes.Load()
-	seen, err := n.ready(ctx, flight)
+	inFlight := n.votes.Load()
+	seen, err := n.ready(ctx, inFlight, n.options.Patience)
 	if err != nil {
 		return driver.Reply{}, err
 	}
@@ -222,7 +222,7 @@ func (n *Node) write(ctx context.Context, args ...string) (driver.Reply, error) 
 	if err = n.agrees(ctx); err == nil {
 		reply, err = n.conn.Do(ctx, args...)
 	}
-	reply, err = n.answered(ctx, flight, seen, reply, err)
+	reply, err = n.answered(ctx, inFlight, seen, reply, err)
 	return n.counted(ctx, seen, reply, err)
 }
 
@@ -246,7 +246,7 @@ const agreeLimit = 1500 * time.Millisecond
 
 // command sends a command that only asks.
 func (n *Node) command(ctx context.Context, args ...string) (driver.Reply, error) {
-	seen, err := n.ready(ctx, n.inFlight)
+	seen, err := n.ready(ctx, n.inFlight, n.options.Patience)
 	if err != nil {
 		return driver.Reply{}, err
 	}

@@ -33,7 +33,7 @@ func (n *Node) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 	}
 	watched := false
 	var reply driver.Reply
-	seen, err := n.ready(ctx, n.inFlight)
+	seen, err := n.ready(ctx, n.inFlight, n.options.Patience)
 	if err == nil {
 		args[3] = seen.expected
 		if l, ok := n.conn.(driver.Watcher); ok && r.Watch {

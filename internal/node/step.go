@@ -78,9 +78,14 @@ func (n *Node) ofKind(keys, args []string, with *vote.Keys, reader bool) []strin
 // Extend prolongs the key. A node that is kept out does not extend either: the key of a client with
 // other settings may outlast the node's quarantine.
 func (n *Node) Extend(ctx context.Context, r vote.Extend) vote.Answer {
+	return n.extend(ctx, r, n.options.Patience)
+}
+
+func (n *Node) extend(ctx context.Context, r vote.Extend, patience time.Duration) vote.Answer {
 	keys := []string{r.Key, CounterKey(r.Key), n.admissionKey}
 	args := []string{script.Extend, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10), n.counterTTL, ""}
-	return answer(n.vote(ctx, votingStep{keys: n.ofKind(keys, args, r.With, r.Shared), args: args, expected: 5, refusal: -1}))
+	step := votingStep{keys: n.ofKind(keys, args, r.With, r.Shared), args: args, expected: 5, refusal: -1, patience: patience}
+	return answer(n.vote(ctx, step))
 }
 
 // Confirm stores the token on a node that granted under a smaller one.

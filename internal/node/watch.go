@@ -77,7 +77,7 @@ func (n *Node) ReadAll(ctx context.Context, keys []string, watch bool) ([]vote.A
 // after that is told to Options.Changed, if watched is set.
 func (n *Node) values(ctx context.Context, watch bool, keys ...string) (values []driver.Reply, watched bool, err error) {
 	values, err = beginnings(keys, func(command ...string) (driver.Reply, error) {
-		seen, err := n.ready(ctx, n.inFlight)
+		seen, err := n.ready(ctx, n.inFlight, n.options.Patience)
 		if err != nil {
 			return driver.Reply{}, err
 		}
