@@ -36,7 +36,7 @@ func (c *Client) Campaign(ctx context.Context, name string, fn func(ctx context.
 	if fn == nil {
 		return invalid("fn is nil: pass the function to run while leading")
 	}
-	options = append(slices.Clip(options), func(r *settings) { r.leading = true })
+	options = append(slices.Clip(options), func(s *settings) { s.leading = true })
 	for {
 		again, err := c.lead(ctx, name, fn, options)
 		if !again {

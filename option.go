@@ -33,21 +33,21 @@ type settings struct {
 
 // WithTTL sets how long the servers keep this lock when they do not hear from its holder. At most
 // Config.MaxTTL. Defaults to Config.TTL.
-func WithTTL(d time.Duration) Option { return func(r *settings) { r.ttl = d } }
+func WithTTL(d time.Duration) Option { return func(s *settings) { s.ttl = d } }
 
 // WithoutRenewal leaves it to the caller to extend the lock. Otherwise the client renews it in the
 // background until MaxHold.
-func WithoutRenewal() Option { return func(r *settings) { r.renewal = false } }
+func WithoutRenewal() Option { return func(s *settings) { s.renewal = false } }
 
 // WithoutQueue makes Lock try again at random times, as the Redlock paper does, instead of joining
 // the wait queue. Lock may then get the lock before clients that have queued for longer, or much
 // later. Each try costs one command on each node.
-func WithoutQueue() Option { return func(r *settings) { r.queue = false } }
+func WithoutQueue() Option { return func(s *settings) { s.queue = false } }
 
 // WithMaxHold sets for how long after its acquisition this lock is renewed. The lock then runs out,
 // with ErrMaxHold. Defaults to Config.MaxHold.
 func WithMaxHold(d time.Duration) Option {
-	return func(r *settings) { r.maxHold, r.bounded = d, true }
+	return func(s *settings) { s.maxHold, s.bounded = d, true }
 }
 
 // WithMinHold keeps the lock for at least d after it was granted, even if fn returns, Unlock is
@@ -70,87 +70,87 @@ func WithMaxHold(d time.Duration) Option {
 //
 // d is at most MaxTTL without its drift, 1 % and 2 ms, and no more than MaxHold; otherwise the
 // error wraps ErrInvalid.
-func WithMinHold(d time.Duration) Option { return func(r *settings) { r.minHold = d } }
+func WithMinHold(d time.Duration) Option { return func(s *settings) { s.minHold = d } }
 
 // WithLabel sets the label that tells others who holds this lock. Defaults to Config.Label.
-func WithLabel(s string) Option { return func(r *settings) { r.label = s } }
+func WithLabel(label string) Option { return func(s *settings) { s.label = label } }
 
 // WithGuard sets how long before the end of its validity the lock counts as lost. This is the time
 // to stop the work that the lock protects. It must be less than the TTL without its drift, 1 % and
 // 2 ms. Defaults to a tenth of the TTL. With a third of the TTL or more the lock is renewed more often.
-func WithGuard(d time.Duration) Option { return func(r *settings) { r.guard, r.guarded = d, true } }
+func WithGuard(d time.Duration) Option { return func(s *settings) { s.guard, s.guarded = d, true } }
 
 // WithWaitReport calls fn with a *QuorumError that says what Lock waits for, at once and then every
 // second or two. The goroutine that waits for the lock calls fn, and waits for it; fn must not call
 // Close, which waits for that call of Lock. If fn panics or calls runtime.Goexit, so does that call
 // of Lock, and the next caller contends for the lock.
 func WithWaitReport(fn func(error)) Option {
-	return func(r *settings) { r.report, r.reported = fn, true }
+	return func(s *settings) { s.report, s.reported = fn, true }
 }
 
 // WithShared makes the call lock as a reader: TryLock, Do and TryDo then do what RLock does.
 // TryLock also fails with ErrHeld when only readers have the lock, but a writer waits.
-func WithShared() Option { return func(r *settings) { r.shared = true } }
+func WithShared() Option { return func(s *settings) { s.shared = true } }
 
 // WithAlso makes the call lock further names together with its own, all or none: TryLock, Do and
 // TryDo then do what LockAll does. The names of several WithAlso add up.
 func WithAlso(names ...string) Option {
-	return func(r *settings) {
+	return func(s *settings) {
 		also := slices.Clone(names)
-		if r.also != nil {
-			also = slices.Concat(*r.also, names)
+		if s.also != nil {
+			also = slices.Concat(*s.also, names)
 		}
-		r.also = &also
+		s.also = &also
 	}
 }
 
 // WithPermits makes the call take one of k permits of its name: TryLock, Do and TryDo then do what
 // Acquire does. Permits and the lock of the same name do not exclude each other. WithPermits cannot
 // be combined with WithAlso or WithShared, or used with Campaign.
-func WithPermits(k int) Option { return func(r *settings) { r.permits = &k } }
+func WithPermits(k int) Option { return func(s *settings) { s.permits = &k } }
 
-// settings sets r to what a call with these options asks for.
-func (c *Client) settings(r *settings, options []Option) error {
-	*r = settings{ttl: c.config.TTL, maxHold: c.config.MaxHold, renewal: true, queue: true, label: c.config.Label}
+// settings sets s to what a call with these options asks for.
+func (c *Client) settings(s *settings, options []Option) error {
+	*s = settings{ttl: c.config.TTL, maxHold: c.config.MaxHold, renewal: true, queue: true, label: c.config.Label}
 	for i, option := range options {
 		if option == nil {
 			return invalid("options[%d] is nil: leave it out", i)
 		}
-		option(r)
+		option(s)
 	}
-	if r.reported && r.report == nil {
+	if s.reported && s.report == nil {
 		return invalid("WithWaitReport has no function: pass one, or leave the option out")
 	}
-	if err := r.lead(); err != nil {
+	if err := s.lead(); err != nil {
 		return err
 	}
-	ttl, err := wholeTTL("WithTTL", r.ttl, c.config.MaxTTL)
+	ttl, err := wholeTTL("WithTTL", s.ttl, c.config.MaxTTL)
 	if err != nil {
 		return err
 	}
-	r.ttl = ttl
-	if !r.guarded {
-		r.guard = r.ttl / 10
+	s.ttl = ttl
+	if !s.guarded {
+		s.guard = s.ttl / 10
 	}
-	if validity := r.ttl - quorum.Drift(r.ttl); r.guard < 0 || r.guard >= validity {
-		return invalid("WithGuard is %v: it must be less than the TTL of %v without its drift, and not negative", r.guard, r.ttl)
+	if validity := s.ttl - quorum.Drift(s.ttl); s.guard < 0 || s.guard >= validity {
+		return invalid("WithGuard is %v: it must be less than the TTL of %v without its drift, and not negative", s.guard, s.ttl)
 	}
-	if r.maxHold <= 0 {
-		return invalid("WithMaxHold is %v: it must be positive", r.maxHold)
+	if s.maxHold <= 0 {
+		return invalid("WithMaxHold is %v: it must be positive", s.maxHold)
 	}
-	if err := c.checkMinHold(r); err != nil {
+	if err := c.checkMinHold(s); err != nil {
 		return err
 	}
-	if r.label == c.config.Label {
+	if s.label == c.config.Label {
 		return nil
 	}
-	return checkLabel("WithLabel", r.label)
+	return checkLabel("WithLabel", s.label)
 }
 
 // renewEach returns the time from one renewal to the next: a third of the TTL or, where the guard
 // leaves less than that, half of the time in which the lock does not yet count as lost.
-func (r *settings) renewEach() time.Duration {
-	return max(min(r.ttl/3, (r.ttl-quorum.Drift(r.ttl)-r.guard)/2), r.ttl/100)
+func (s *settings) renewEach() time.Duration {
+	return max(min(s.ttl/3, (s.ttl-quorum.Drift(s.ttl)-s.guard)/2), s.ttl/100)
 }
 
 // endless is a MaxHold that is never over.
@@ -158,38 +158,38 @@ const endless = 100 * 365 * 24 * time.Hour
 
 // lead makes a lead last for as long as its work runs, and refuses options that would end it
 // earlier.
-func (r *settings) lead() error {
+func (s *settings) lead() error {
 	switch {
-	case !r.leading:
+	case !s.leading:
 		return nil
-	case r.bounded:
+	case s.bounded:
 		return invalid("WithMaxHold: Campaign leads for as long as fn runs: leave it out, and have fn return when its time is over")
-	case r.permits != nil:
+	case s.permits != nil:
 		return invalid("WithPermits: Campaign has one leader at a time: leave it out")
-	case !r.renewal:
+	case !s.renewal:
 		return invalid("WithoutRenewal: Campaign leads for as long as fn runs: leave it out")
 	}
-	r.maxHold = endless
+	s.maxHold = endless
 	return nil
 }
 
 // checkMinHold refuses a WithMinHold that the servers could not keep by themselves, and sets
 // firstTTL by it.
-func (c *Client) checkMinHold(r *settings) error {
+func (c *Client) checkMinHold(s *settings) error {
 	longest := c.config.MaxTTL - quorum.Drift(c.config.MaxTTL)
 	switch {
-	case r.minHold < 0:
-		return invalid("WithMinHold is %v: it must not be negative", r.minHold)
-	case r.minHold > longest:
-		return invalid("WithMinHold is %v: with Config.MaxTTL %v the servers keep a lock by themselves for %v at most, which is MaxTTL without its drift: raise MaxTTL (on Redis, for all clients, with redlatch deployment set)", r.minHold, c.config.MaxTTL, longest)
-	case r.minHold > r.maxHold:
-		return invalid("WithMinHold is %v, more than the MaxHold of %v: raise WithMaxHold or Config.MaxHold", r.minHold, r.maxHold)
+	case s.minHold < 0:
+		return invalid("WithMinHold is %v: it must not be negative", s.minHold)
+	case s.minHold > longest:
+		return invalid("WithMinHold is %v: with Config.MaxTTL %v the servers keep a lock by themselves for %v at most, which is MaxTTL without its drift: raise MaxTTL (on Redis, for all clients, with redlatch deployment set)", s.minHold, c.config.MaxTTL, longest)
+	case s.minHold > s.maxHold:
+		return invalid("WithMinHold is %v, more than the MaxHold of %v: raise WithMaxHold or Config.MaxHold", s.minHold, s.maxHold)
 	}
-	r.firstTTL = r.ttl
-	if r.minHold > 0 {
+	s.firstTTL = s.ttl
+	if s.minHold > 0 {
 		// The time that the steps of an attempt take is lost from the validity before the lock is
 		// granted.
-		r.firstTTL = max(r.ttl, c.ttlFor(r.minHold+2*c.config.stepTimeout()))
+		s.firstTTL = max(s.ttl, c.ttlFor(s.minHold+2*c.config.stepTimeout()))
 	}
 	return nil
 }

@@ -129,33 +129,33 @@ func newBatcher(send func(keys, args []string) (string, error), keys, args []str
 
 // enter counts a caller in, and reports whether there are more callers than above. Each enter is
 // followed by an exit.
-func (g *batcher) enter(above int) bool { return int(g.callers.Add(1)) > above }
+func (br *batcher) enter(above int) bool { return int(br.callers.Add(1)) > above }
 
-func (g *batcher) exit() { g.callers.Add(-1) }
+func (br *batcher) exit() { br.callers.Add(-1) }
 
 // join has a step sent together with others, by the caller whose step came first, and waits until
 // it was answered or given up. A caller that left earlier could not know whether what it sends next
 // comes after the step. join reports whether the step was executed. A refusal by the server tells
 // nothing about a single acquire step; it does tell that no release step was executed.
-func (g *batcher) join(k kind, keys, args []string) (executed bool, err error) {
-	g.mu.Lock()
-	b := g.open
+func (br *batcher) join(k kind, keys, args []string) (executed bool, err error) {
+	br.mu.Lock()
+	b := br.open
 	first := b == nil
 	if first {
-		b = &batch{room: g.vacant(), full: make(chan struct{}), done: make(chan struct{})}
-		g.open = b
+		b = &batch{room: br.vacant(), full: make(chan struct{}), done: make(chan struct{})}
+		br.open = b
 	}
 	r := &b.room[k]
 	i := r.steps
 	r.steps++
 	r.keys, r.args = append(r.keys, keys...), append(r.args, args...)
 	if b.room[acquiring].steps+b.room[releasing].steps == maxBatch {
-		g.open = nil
+		br.open = nil
 		close(b.full)
 	}
-	g.mu.Unlock()
+	br.mu.Unlock()
 	if first {
-		g.run(b)
+		br.run(b)
 	}
 	<-b.done
 	if isReply(b.err) {
@@ -168,38 +168,38 @@ func (g *batcher) join(k kind, keys, args []string) (executed bool, err error) {
 }
 
 // run sends b after others had time to join it.
-func (g *batcher) run(b *batch) {
+func (br *batcher) run(b *batch) {
 	runtime.Gosched() // first lets those run that are about to join
-	counted := g.holdBack(b)
-	g.mu.Lock()
-	if g.open == b {
-		g.open = nil
+	counted := br.holdBack(b)
+	br.mu.Lock()
+	if br.open == b {
+		br.open = nil
 	}
-	g.mu.Unlock()
+	br.mu.Unlock()
 
 	acquires, releases := &b.room[acquiring], &b.room[releasing]
 	b.acquires = acquires.steps
-	acquires.args[len(g.args)] = strconv.Itoa(acquires.steps)
+	acquires.args[len(br.args)] = strconv.Itoa(acquires.steps)
 	acquires.keys, acquires.args = append(acquires.keys, releases.keys...), append(acquires.args, releases.args...)
-	b.answers, b.err = g.send(acquires.keys, acquires.args)
+	b.answers, b.err = br.send(acquires.keys, acquires.args)
 	if counted {
-		<-g.underWay
+		<-br.underWay
 	}
-	g.vacate(b)
+	br.vacate(b)
 	close(b.done)
 }
 
 // holdBack returns when b may be sent. It reports whether b counts among the commands under way.
-func (g *batcher) holdBack(b *batch) bool {
+func (br *batcher) holdBack(b *batch) bool {
 	select {
-	case g.underWay <- struct{}{}:
+	case br.underWay <- struct{}{}:
 		return true
 	default:
 	}
 	timer := time.NewTimer(heldBack)
 	defer timer.Stop()
 	select {
-	case g.underWay <- struct{}{}:
+	case br.underWay <- struct{}{}:
 		return true
 	case <-timer.C:
 	case <-b.full:
@@ -208,18 +208,18 @@ func (g *batcher) holdBack(b *batch) bool {
 }
 
 // vacant returns room for a command, filled with what the command begins with.
-func (g *batcher) vacant() *room {
-	r, _ := g.spare.Get().(*room)
+func (br *batcher) vacant() *room {
+	r, _ := br.spare.Get().(*room)
 	if r == nil {
 		r = new(room)
 	}
 	a := &r[acquiring]
-	a.keys, a.args = append(a.keys, g.keys...), append(append(a.args, g.args...), "")
+	a.keys, a.args = append(a.keys, br.keys...), append(append(a.args, br.args...), "")
 	return r
 }
 
 // vacate makes b's room available to another command.
-func (g *batcher) vacate(b *batch) {
+func (br *batcher) vacate(b *batch) {
 	r := b.room
 	b.room = nil
 	for k := range r {
@@ -227,7 +227,7 @@ func (g *batcher) vacate(b *batch) {
 		clear(r[k].args)
 		r[k].steps, r[k].keys, r[k].args = 0, r[k].keys[:0], r[k].args[:0]
 	}
-	g.spare.Put(r)
+	br.spare.Put(r)
 }
 
 // limit is a context shared by commands that begin at about the same time: a timer and a channel of
