@@ -20,7 +20,7 @@ func (e *Engine) Accept(ctx context.Context, request vote.Acquire, start clock.I
 		if i != by {
 			return k.acquireStep(ctx, i)
 		}
-		k.leave(i, func(s *nodeState) { s.answer, s.stored, s.ours = given, given.Counter, true })
+		k.leave(i, func(s *nodeState) { s.answer, s.stored, s.key = given, given.Counter, ours })
 		return given
 	})
 }

@@ -213,7 +213,7 @@ func (x *extension) end() Extension {
 	}
 	k.lastExtended = x.round
 	for i := range k.nodes {
-		if k.nodes[i].missing {
+		if k.nodes[i].key.toRepair() {
 			k.engine.workers.run(func() { k.repairStep(x.round, i, x.request) })
 		}
 	}
@@ -226,9 +226,11 @@ func (k *keys) extended(i int, a vote.Answer) {
 		s.answer = a
 		switch a.Verdict {
 		case vote.Granted:
-			s.ours, s.gone, s.missing = true, false, false
-		case vote.NotOurs, vote.Held:
-			s.ours, s.gone, s.missing = false, true, a.Verdict == vote.NotOurs
+			s.key = ours
+		case vote.NotOurs:
+			s.key = missing
+		case vote.Held:
+			s.key = replaced
 		}
 	})
 }
@@ -240,9 +242,9 @@ func (k *keys) repairStep(round *roundContext, i int, request vote.Extend) {
 	k.mu.Lock()
 	s := &k.nodes[i]
 	// rule: repair-after-quorum
-	due := k.lastExtended == round && s.missing && !s.busy && !k.over() && !k.engine.clock.Now().Reached(k.until)
+	due := k.lastExtended == round && s.key.toRepair() && !s.busy && !k.over() && !k.engine.clock.Now().Reached(k.until)
 	if due {
-		s.busy, s.gone = true, false // it may have the key from now on
+		s.busy, s.key = true, repaired
 	}
 	k.mu.Unlock()
 	if !due {
@@ -253,10 +255,11 @@ func (k *keys) repairStep(round *roundContext, i int, request vote.Extend) {
 	a := k.engine.voters[i].Repair(own, request)
 	own.unlimit()
 	k.leave(i, func(s *nodeState) {
-		s.ours = a.MayHold() // if no answer came, the next round finds out
-		s.gone = !s.ours
-		if a.Verdict == vote.Granted {
-			s.missing = false
+		switch {
+		case a.Verdict == vote.Granted:
+			s.key = ours
+		case !a.MayHold(): // otherwise the next round finds out
+			s.key = missing
 		}
 	})
 }

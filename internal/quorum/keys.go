@@ -50,23 +50,39 @@ type nodeState struct {
 	answer vote.Answer
 	// stored is the counter that the node is known to have at least.
 	stored uint64
-	// ours: the node may hold our key.
-	ours bool
-	// gone: asked to extend, the node said that it does not hold our key. missing: it holds nobody
-	// else's key either.
-	gone, missing bool
+	key    keyState
 	// waiting: others were in the queue there when the key was granted.
 	waiting bool
 	// told, if set, is called with the answer to the acquire step, once that has come.
 	told func(vote.Answer)
 	// busy: a step is under way. Only the goroutine that made it true may send
-	// to the node, so that the node sees one step after the other. together: the step extends other
-	// leases, too.
+	// to the node, so that the node sees one step after the other. together: the step under way extends
+	// other leases, too.
 	busy, together bool
 	// toRelease: the round that ended the lease releases the key on this node. due: the goroutine of
-	// the step under way does so as soon as that step is over.
+	// the step under way, which is not together, does so as soon as that step is over.
 	toRelease, due bool
 }
+
+// keyState is what the steps before have told of the key on a node.
+type keyState uint8
+
+const (
+	none     keyState = iota // the node was not asked for our key, or does not hold it by its answer
+	ours                     // it may hold our key
+	missing                  // asked to extend, it held nobody's key: it may be given ours back
+	replaced                 // asked to extend, it held another's key
+	repaired                 // it was asked to take our key back, and has not refused: it may hold it
+)
+
+// mayHold reports whether the node may hold our key.
+func (s keyState) mayHold() bool { return s == ours || s == repaired }
+
+// gone reports whether the node said, when asked to extend, that it does not hold our key.
+func (s keyState) gone() bool { return s == missing || s == replaced }
+
+// toRepair reports whether the node lost our key, and has not said that it has it back.
+func (s keyState) toRepair() bool { return s == missing || s == repaired }
 
 // newKeys returns the keys of an attempt that is made for request and began at start.
 func newKeys(e *Engine, request vote.Acquire, start clock.Instant) *keys {
@@ -147,7 +163,7 @@ func (k *keys) Impossible() bool {
 func (k *keys) impossible() bool {
 	gone := 0
 	for i := range k.nodes {
-		if k.nodes[i].gone {
+		if k.nodes[i].key.gone() {
 			gone++
 		}
 	}
@@ -163,8 +179,9 @@ func (k *keys) acquireStep(ctx context.Context, i int) vote.Answer {
 		k.leave(i, func(s *nodeState) {
 			s.answer, told = a, s.told
 			s.stored, s.waiting = a.Counter, a.Waiting
-			// A node that may have executed the step may hold the key.
-			s.ours = a.MayHold()
+			if a.MayHold() {
+				s.key = ours
+			}
 		})
 		if told != nil {
 			told(a)

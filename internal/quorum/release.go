@@ -122,7 +122,7 @@ func (l *Lease) end(next state, instead func(i int)) (idle []int, ok bool) {
 	}
 	for i := range l.nodes {
 		s := &l.nodes[i]
-		s.toRelease = s.busy || s.ours || wanted && (s.gone || s.answer.Verdict == vote.Held)
+		s.toRelease = s.busy || s.key.mayHold() || wanted && (s.key.gone() || s.answer.Verdict == vote.Held)
 		switch {
 		case s.toRelease:
 			r.asked++
@@ -195,7 +195,8 @@ func (k *keys) has(i int) (maybe, surely bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	node := &k.nodes[i]
-	return node.ours, node.ours && node.answer.Verdict == vote.Granted
+	maybe = node.key.mayHold()
+	return maybe, maybe && node.answer.Verdict == vote.Granted
 }
 
 // releaseRequest returns the request that releases the key on node i.

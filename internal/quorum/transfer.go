@@ -186,7 +186,7 @@ func (t *Transfers) Remove(key, id string) {
 func (t *Transfers) remove(request vote.Release, nodes []int) {
 	k := newKeys(t.engine, vote.Acquire{Key: request.Key, ID: request.ID, TTL: request.TTL}, t.engine.clock.Now())
 	for _, i := range nodes {
-		k.nodes[i].ours = true
+		k.nodes[i].key = ours
 	}
 	k.giveUp()
 }

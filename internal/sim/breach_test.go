@@ -213,8 +213,8 @@ var breaches = []breach{
 	},
 	{
 		rule: "the vote in hand is undone with the others", file: "internal/quorum/accept.go", within: 1000, weather: "permits",
-		was: "given.Counter, true })",
-		now: "given.Counter, broken != RULE })",
+		was: "given.Counter, ours })",
+		now: "given.Counter, ours; if broken == RULE { s.key = none } })",
 	},
 	{
 		rule: "the next node is asked for a slot under another id", file: "permit.go", within: 1000, weather: "permits",
