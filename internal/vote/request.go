@@ -110,9 +110,11 @@ type Ticket struct {
 	Waiter string
 	// Number orders the queue; 0 asks for a new place, at its end.
 	Number uint64
-	// Node is the index of the node that keeps the queue.
-	Node int
-	// Undoing, if set, counts what undoes attempts there: it may take the place anew.
+
+	// What follows is for this process, and not sent. Node is the index of the node that keeps the
+	// queue. Undoing, if set, counts what undoes attempts there, for the wait queue, which waits for
+	// that before it gives up the place: it may take the place anew.
+	Node    int
 	Undoing *sync.WaitGroup
 }
 
