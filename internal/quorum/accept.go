@@ -12,10 +12,11 @@ func (e *Engine) Now() clock.Instant { return e.clock.Now() }
 
 // Accept is Acquire for an attempt that began at start, before node by was asked for its vote.
 // given is that vote, a grant for the whole TTL. It counts as if the attempt had asked for it, and
-// is undone likewise. The steps on the other nodes have their whole time from now on.
+// is undone likewise. The steps on the other nodes have their whole time from the call on.
 //
 // rule: validity-from-send
 func (e *Engine) Accept(ctx context.Context, request vote.Acquire, start clock.Instant, by int, given vote.Answer) (*Lease, []vote.Answer) {
+	// The round of the steps begins now, and the validity began at start.
 	return newKeys(e, request, e.clock.Now()).acquire(ctx, start, func(k *keys, ctx context.Context, i int) vote.Answer {
 		if i != by {
 			return k.acquireStep(ctx, i)

@@ -106,7 +106,7 @@ func (e *Engine) Acquire(ctx context.Context, request vote.Acquire) (*Lease, []v
 	return newKeys(e, request, start).acquire(ctx, start, step)
 }
 
-// acquire makes the attempt, which began at start, by running step for each node.
+// acquire makes the attempt, whose validity runs from start, by running step for each node.
 func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (lease *Lease, answers []vote.Answer) {
 	e := k.engine
 	k.until = start.Add(k.request.TTL - Drift(k.request.TTL))
@@ -205,9 +205,9 @@ func (k *keys) ask(step step) chan stepAnswer {
 // the first of them, has its own time, which a grant that comes during it does not prolong; both rounds
 // together have no more than two steps' time.
 func (k *keys) confirm(t *tally, votes chan<- stepAnswer, start clock.Instant) {
+	begun := t.second
 	ask := t.confirmations()
-	if len(ask) > 0 && !t.second {
-		t.second = true
+	if t.second && !begun {
 		e := k.engine
 		e.secondRounds.Add(1)
 		k.round.prolong(min(e.clock.Mono().Sub(start.Mono)+e.timeout, 2*e.timeout))

@@ -84,11 +84,11 @@ func (s keyState) gone() bool { return s == missing || s == replaced }
 // toRepair reports whether the node lost our key, and has not said that it has it back.
 func (s keyState) toRepair() bool { return s == missing || s == repaired }
 
-// newKeys returns the keys of an attempt that is made for request and began at start.
-func newKeys(e *Engine, request vote.Acquire, start clock.Instant) *keys {
+// newKeys returns the keys of an attempt that is made for request. The time of its steps runs from begun.
+func newKeys(e *Engine, request vote.Acquire, begun clock.Instant) *keys {
 	k := &keys{engine: e, request: request, ttl: request.TTL}
 	k.holder, k.first.keys = &k.first, k
-	k.round.begin(e, start.Mono, e.timeout)
+	k.round.begin(e, begun.Mono, e.timeout)
 	if k.nodes = k.single[:]; len(e.voters) != len(k.single) {
 		k.nodes = make([]nodeState, len(e.voters))
 	}

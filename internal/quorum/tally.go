@@ -24,7 +24,7 @@ type tally struct {
 	// called.
 	token uint64
 	fixed bool
-	// second: the second round has begun.
+	// second: the second round has begun, in which nodes are asked to confirm.
 	second bool
 	// refused is how many nodes answered with an error that waiting does not cure.
 	refused int
@@ -148,7 +148,7 @@ func (t *tally) confirmations() []int {
 	var ask []int
 	for i := range t.nodes {
 		if t.nodes[i].state == granted {
-			t.nodes[i].state = confirming
+			t.nodes[i].state, t.second = confirming, true
 			ask = append(ask, i)
 		}
 	}
@@ -186,15 +186,14 @@ func (t *tally) failed() bool {
 	return t.count(counted, pending, granted, confirming) < t.need
 }
 
-// decided reports whether no answer still to come matters, because the lock is held or cannot be.
-// In the second case, if a node has refused, answers matter while they may be the refusals that
-// make a quorum impossible: a caller must not wait for a holder to let go where that does not help.
-// An attempt that no node has refused ends as soon as it has failed.
-func (t *tally) decided() bool {
-	if t.held() {
-		return true
-	}
-	spare := len(t.nodes) - t.need
-	mixed := t.refused > 0 && t.refused <= spare && t.refused+t.count(pending) > spare
-	return t.failed() && !mixed
+// decided reports whether no answer still to come matters. The lock is held, or it cannot be and the
+// reason is known.
+func (t *tally) decided() bool { return t.held() || t.failed() && !t.mayBeRefused() }
+
+// mayBeRefused reports whether a node has refused, and answers still to come may be the refusals that
+// by themselves make a quorum impossible: a caller must not wait for a holder to let go where that
+// does not help.
+func (t *tally) mayBeRefused() bool {
+	spare := len(t.nodes) - t.need // if no more than these refuse, the others are a quorum
+	return 0 < t.refused && t.refused <= spare && spare < t.refused+t.count(pending)
 }
