@@ -38,8 +38,8 @@ type keys struct {
 	lastExtended *roundContext
 	// underWay is closed when the extension under way is decided; nil when there is none.
 	underWay chan struct{}
-	// release is the round that deletes the keys, once no lease has them.
-	release releasing
+	// ending is the round that ends the last lease.
+	ending ending
 }
 
 // over reports whether only releases are sent for the keys any more. The caller holds k.mu.
@@ -244,8 +244,8 @@ func (k *keys) leave(i int, note func(*nodeState)) {
 	k.mu.Unlock()
 	switch {
 	case !due:
-	case k.release.instead != nil:
-		k.release.instead(i)
+	case k.ending.instead != nil:
+		k.ending.instead(i)
 	default:
 		k.releaseStep(i)
 	}

@@ -137,7 +137,7 @@ func (l *Lease) Detach() (ok bool) {
 	if !ok {
 		return false
 	}
-	for range l.release.asked - len(idle) {
+	for range l.ending.asked - len(idle) {
 		<-over
 	}
 	return true

@@ -16,7 +16,7 @@ func (l *Lease) Release() (answers []vote.Answer, ok bool) {
 	if l.mayLeave() {
 		return l.engine.transfers.release(l)
 	}
-	if !l.releaseEverywhere(released) {
+	if !l.endAndRelease(released) {
 		return nil, false
 	}
 	return l.collect(deleted), true
@@ -24,7 +24,7 @@ func (l *Lease) Release() (answers []vote.Answer, ok bool) {
 
 // collect waits until there are enough answers, or all of them.
 func (k *keys) collect(enough func(answers []vote.Answer) bool) []vote.Answer {
-	r := &k.release
+	r := &k.ending
 	for left := r.asked; r.votes != nil && left > 0 && !enough(r.answers); left-- {
 		v := <-r.votes
 		r.answers[v.node] = v.answer
@@ -52,8 +52,8 @@ func Count(answers []vote.Answer, verdicts ...vote.Verdict) int {
 // and on a busy machine a late answer is better than none.
 const releasePatience = 4
 
-// releasing is the round that ends a lease.
-type releasing struct {
+// ending is the round that ends a lease.
+type ending struct {
 	// wanted: the lease was held, so its holder wants the answers, and a waiter may be queued on a node
 	// that has no key.
 	wanted bool
@@ -75,17 +75,17 @@ type releasing struct {
 }
 
 // giveUp ends an attempt that failed, and releases its keys in the background.
-func (k *keys) giveUp() { k.first.releaseEverywhere(failed) }
+func (k *keys) giveUp() { k.first.endAndRelease(failed) }
 
-// releaseEverywhere ends the lease and releases every key that may be there: at once where no step
+// endAndRelease ends the lease and releases every key that may be there: at once where no step
 // is under way, else from the goroutine of that step, after it. It reports false when the lease was
 // over before.
-func (l *Lease) releaseEverywhere(next state) bool {
+func (l *Lease) endAndRelease(next state) bool {
 	idle, ok := l.end(next, nil)
 	if !ok {
 		return false
 	}
-	if r := &l.release; r.wanted && r.votes == nil && len(idle) > 0 {
+	if r := &l.ending; r.wanted && r.votes == nil && len(idle) > 0 {
 		r.answers[idle[0]] = l.releaseStep(idle[0])
 		return true
 	}
@@ -113,7 +113,7 @@ func (l *Lease) end(next state, instead func(i int)) (idle []int, ok bool) {
 	}
 	l.become(next, nil)
 	wanted := next != failed
-	r := &l.release
+	r := &l.ending
 	r.wanted, r.instead = wanted, instead
 	if wanted {
 		if r.answers = r.single[:]; len(l.nodes) != len(r.single) {
@@ -167,7 +167,7 @@ func (k *keys) abandonSteps(extending *roundContext) {
 			extending.end()
 		}
 	}
-	if !k.release.wanted && k.request.From == "" {
+	if !k.ending.wanted && k.request.From == "" {
 		end()
 		return
 	}
@@ -178,15 +178,16 @@ func (k *keys) abandonSteps(extending *roundContext) {
 // may wait there.
 func (k *keys) releaseStep(i int) vote.Answer {
 	a := k.sendRelease(i)
-	k.released(i, a)
+	k.releaseAnswered(i, a)
 	return a
 }
 
+// sendRelease is releaseStep for a caller that takes in the answer itself.
 func (k *keys) sendRelease(i int) vote.Answer {
-	if maybe, _ := k.has(i); !maybe && !k.release.wanted {
+	if maybe, _ := k.has(i); !maybe && !k.ending.wanted {
 		return vote.Answer{Verdict: vote.NotOurs}
 	}
-	return k.engine.voters[i].Release(&k.release.round, k.releaseRequest(i))
+	return k.engine.voters[i].Release(&k.ending.round, k.releaseRequest(i))
 }
 
 // has reports whether node i may have the key, and whether it said that it has when it last answered.
@@ -207,7 +208,7 @@ func (k *keys) releaseRequest(i int) vote.Release {
 	request := vote.Release{
 		Key: k.request.Key, With: k.request.With, ID: k.request.ID, TTL: k.ttl,
 		// The waiter that is woken up may reach another node before the release does.
-		Transfer: k.release.wanted && k.mayLeave(),
+		Transfer: k.ending.wanted && k.mayLeave(),
 		Waiting:  node.waiting, Shared: k.request.Shared,
 	}
 	if k.stored > node.stored {
@@ -222,15 +223,15 @@ func (k *keys) releaseRequest(i int) vote.Release {
 // place returns the waiter's place that the undoing of a failed attempt keeps on node i, or nil. The
 // lease has ended.
 func (k *keys) place(i int) *vote.Ticket {
-	if ticket := &k.request.Ticket; !k.release.wanted && ticket.Waiter != "" && ticket.Node == i {
+	if ticket := &k.request.Ticket; !k.ending.wanted && ticket.Waiter != "" && ticket.Node == i {
 		return ticket
 	}
 	return nil
 }
 
-// released takes in what became of the key on node i.
-func (k *keys) released(i int, answer vote.Answer) {
-	r := &k.release
+// releaseAnswered takes in what became of the key on node i.
+func (k *keys) releaseAnswered(i int, answer vote.Answer) {
+	r := &k.ending
 	if answer.Woken {
 		k.engine.onWaiting(k.request.Key)
 	}

@@ -21,7 +21,7 @@ func (t *Transfers) release(l *Lease) (answers []vote.Answer, ok bool) {
 	if arbiter := l.arbiter(); arbiter >= 0 {
 		offered, ok = t.releaseToQueue(l, arbiter)
 	} else {
-		ok = l.releaseEverywhere(released)
+		ok = l.endAndRelease(released)
 	}
 	if !ok {
 		return nil, false
@@ -144,7 +144,7 @@ func (t *Transfers) releaseToQueue(l *Lease, arbiter int) (offered, ok bool) {
 	// A server that is out of memory may have woken somebody up before it answered so.
 	offered = a.Verdict == vote.Unknown || a.Verdict == vote.Unavailable
 	others := s.end(arbiter)
-	l.released(arbiter, a)
+	l.releaseAnswered(arbiter, a)
 	if a.Verdict != vote.Granted || !a.Woken {
 		l.releaseInBackground(others)
 		return offered, true
@@ -156,7 +156,7 @@ func (t *Transfers) releaseToQueue(l *Lease, arbiter int) (offered, ok bool) {
 			continue
 		}
 		left = append(left, i)
-		l.released(i, vote.Answer{Verdict: vote.Granted})
+		l.releaseAnswered(i, vote.Answer{Verdict: vote.Granted})
 	}
 	t.leave(request, left, func(i int) bool { _, surely := l.has(i); return surely })
 	l.releaseInBackground(uncertain)

@@ -44,7 +44,7 @@ func (e *Engine) TakeOver(ctx context.Context, request vote.Acquire, leases []*L
 			switch {
 			case !l.nodes[i].toRelease:
 			case a.Verdict == vote.Granted:
-				l.released(i, a)
+				l.releaseAnswered(i, a)
 			default:
 				// rule: failure-undone
 				e.workers.run(func() { l.releaseStep(i) })

@@ -91,7 +91,7 @@ func (*Transfers) Transfer(l *Lease, request vote.Acquire, decided func(next *Le
 		}
 		<-free[i] // the lease's step comes first
 		a := attempt.acquireStep(ctx, i)
-		l.released(i, l.releaseUnlessTaken(i, request.ID, a))
+		l.releaseAnswered(i, l.releaseUnlessTaken(i, request.ID, a))
 		return a
 	})
 	decided(next)
