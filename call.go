@@ -206,7 +206,7 @@ func (c *call) Hold(lease *quorum.Lease) *waitqueue.Holder {
 	}
 	c.acquired()
 	lease.Limit(c.settings.maxHold)
-	l.renewal = l.renewAt(lease.Since(), l.renewIn(lease.Since()))
+	l.renewal = l.alignedRenewal(lease.Since(), l.renewalDelay(lease.Since()))
 
 	if r := c.renewer(); r != nil {
 		r.Add(c.settings.renewEach())
@@ -231,7 +231,7 @@ func (c *call) Hold(lease *quorum.Lease) *waitqueue.Holder {
 		client.watchForSleep()
 	}
 	l.mu.Lock()
-	client.clock.SetFrom(&l.alarm, lease.Since().Mono, l.nextTick(lease.Since()), (*ticker)(l))
+	client.clock.SetFrom(&l.alarm, lease.Since().Mono, l.untilNext(lease.Since()), (*ringer)(l))
 	l.mu.Unlock()
 	return &l.holder
 }

@@ -17,7 +17,7 @@ func KindOf(op string, nodes []NodeAnswer) error { return newQuorumError(op, "x"
 // held.
 func RingInVain(l *Lock) {
 	l.alarm.Stop()
-	l.tick()
+	l.checkEnd()
 }
 
 // LoseUntold acts as if a goroutine had found that l is lost because of why, and had not come to
@@ -45,10 +45,10 @@ func UnlockSlowly(l *Lock) (goOn func() error) {
 func RingLate(l *Lock, stopped time.Duration) {
 	now := l.client.clock.Now()
 	l.mu.Lock()
-	next := l.nextTick(now)
+	next := l.untilNext(now)
 	l.mu.Unlock()
 	time.Sleep(stopped)
-	l.ring(now, next)
+	l.setAlarm(now, next)
 }
 
 // RestsOfTryLock returns how long TryLock rests in all where the votes are split each time.

@@ -114,7 +114,7 @@ func (l *Lock) lose(reason error) error {
 		// Work may go on until the end of the guard, so what is left of the keys is released after it,
 		// and not before the holders of other locks that were lost at the same time are told.
 		now := l.client.clock.Now()
-		l.ring(now, max(time.Millisecond, now.Until(l.lease.Until())))
+		l.setAlarm(now, max(time.Millisecond, now.Until(l.lease.Until())))
 		l.client.waitqueue.LetGo(&l.holder)
 		l.lost(why, reason)
 	}
@@ -141,8 +141,8 @@ func (l *Lock) endContext(why error) {
 	}
 }
 
-// ring makes the alarm ring d after now, which may be a while ago, unless the lock is over.
-func (l *Lock) ring(now clock.Instant, d time.Duration) {
+// setAlarm makes the alarm ring d after now, which may be a while ago, unless the lock is over.
+func (l *Lock) setAlarm(now clock.Instant, d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.over {

@@ -154,7 +154,7 @@ func (l *Lock) keep() error {
 	}
 	if l.lease.Keep() {
 		now := l.client.clock.Now()
-		l.ring(now, l.nextKept(now))
+		l.setAlarm(now, l.untilMinHoldEnd(now))
 	}
 	if l.client.life.Err() != nil { // Close may have left it to this goroutine
 		l.forget()
@@ -201,15 +201,15 @@ func (l *Lock) tidy(now clock.Instant, release func()) {
 		release()
 		<-l.client.tidying
 	default:
-		l.ring(now, l.client.jitter(time.Second))
+		l.setAlarm(now, l.client.jitter(time.Second))
 	}
 }
 
-// tickKept releases a lock whose WithMinHold is over; before that, it sets the alarm to be called
+// checkKept releases a lock whose WithMinHold is over; before that, it sets the alarm to be called
 // again.
-func (l *Lock) tickKept(now clock.Instant) {
+func (l *Lock) checkKept(now clock.Instant) {
 	if now.Until(l.minHoldEnd()) > 0 {
-		l.ring(now, l.nextKept(now))
+		l.setAlarm(now, l.untilMinHoldEnd(now))
 		return
 	}
 	l.tidy(now, func() {
@@ -219,8 +219,8 @@ func (l *Lock) tickKept(now clock.Instant) {
 	})
 }
 
-// nextKept returns the time from now to the next look at a lock that is kept.
-func (l *Lock) nextKept(now clock.Instant) time.Duration {
+// untilMinHoldEnd returns the time from now to the next look at a lock that is kept.
+func (l *Lock) untilMinHoldEnd(now clock.Instant) time.Duration {
 	return max(time.Millisecond, now.Until(l.minHoldEnd()))
 }
 

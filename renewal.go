@@ -9,29 +9,30 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// ticker is a Lock as the clock knows it: what rings when its alarm is due.
-type ticker Lock
+// ringer is a Lock as a clock.Ringer.
+type ringer Lock
 
-// Ring leaves to another goroutine what may block.
-func (t *ticker) Ring() {
-	l := (*Lock)(t)
+// Ring is called when the lock's alarm is due: it begins a renewal or has the end of the lock checked, and
+// leaves to another goroutine what may block.
+func (r *ringer) Ring() {
+	l := (*Lock)(r)
 	now := l.client.clock.Now()
 	// rule: holder-knows
 	if held, _ := l.lease.Held(); !held || now.Reached(l.lostAt()) {
-		go l.tick()
+		go l.checkEnd()
 		return
 	}
 	l.mu.Lock()
 	renew := l.renewable(now) && now.Reached(l.renewal)
 	l.renewing = l.renewing || renew
-	l.ringNext(now)
+	l.setNextAlarm(now)
 	l.mu.Unlock()
 	if !renew || l.client.enter() != nil { // Close releases it
 		return
 	}
 	ttl := l.call.settings.ttl
-	if r := l.call.renewer(); r != nil {
-		r.Renew(l.lease, ttl, func(end quorum.Extension, votes []vote.Answer) {
+	if renewer := l.call.renewer(); renewer != nil {
+		renewer.Renew(l.lease, ttl, func(end quorum.Extension, votes []vote.Answer) {
 			book := func() {
 				defer l.client.calls.Done()
 				l.renewed(l.afterExtension(l.client.life, end, votes))
@@ -50,8 +51,8 @@ func (t *ticker) Ring() {
 	}()
 }
 
-// tick takes care of a lock that is held no more, or that seemed to be about to end.
-func (l *Lock) tick() {
+// checkEnd takes care of a lock that is held no more, or that seemed to be about to end.
+func (l *Lock) checkEnd() {
 	held, _ := l.lease.Held()
 	why := l.Err() // which tells the holder, also where Close takes long to come to it
 	if l.client.enter() != nil {
@@ -61,29 +62,29 @@ func (l *Lock) tick() {
 	now := l.client.clock.Now()
 	switch { // a lock that was unlocked is left to whoever does that
 	case l.lease.Kept():
-		l.tickKept(now)
+		l.checkKept(now)
 	case held && errors.Is(why, ErrLost): // the alarm rings again, after those of other holders that are to be told
 	case errors.Is(why, ErrLost):
 		l.afterLoss(now)
 	case why == nil: // an extension has come just before its end
 		l.mu.Lock()
-		l.ringNext(now)
+		l.setNextAlarm(now)
 		l.mu.Unlock()
 	}
 }
 
-// ringNext makes the alarm ring for what happens next, unless the lock is over. It decides what that is
+// setNextAlarm makes the alarm ring for what happens next, unless the lock is over. It decides what that is
 // and sets the alarm at once: the lock may be unlocked meanwhile, and kept. The caller holds l.mu.
-func (l *Lock) ringNext(now clock.Instant) {
+func (l *Lock) setNextAlarm(now clock.Instant) {
 	if !l.over {
-		l.alarm.ResetSince(now.Mono, l.nextTick(now))
+		l.alarm.ResetSince(now.Mono, l.untilNext(now))
 	}
 }
 
-// nextTick returns the time from now to what happens next. The caller holds l.mu.
-func (l *Lock) nextTick(now clock.Instant) time.Duration {
+// untilNext returns the time from now to what happens next. The caller holds l.mu.
+func (l *Lock) untilNext(now clock.Instant) time.Duration {
 	if l.lease.Kept() {
-		return l.nextKept(now)
+		return l.untilMinHoldEnd(now)
 	}
 	d := now.Until(l.lostAt())
 	if l.renewable(now) {
@@ -100,7 +101,7 @@ func (l *Lock) renewable(now clock.Instant) bool {
 // renewed notes how a renewal ended, and sets the time of the next.
 func (l *Lock) renewed(err error) {
 	now := l.client.clock.Now()
-	next := l.renewIn(now)
+	next := l.renewalDelay(now)
 	if err != nil {
 		next = l.client.jitter(l.call.settings.renewEach() / 4)
 		l.client.config.Logger.Debug("renewal failed", "name", l.call.name, "error", err)
@@ -114,30 +115,30 @@ func (l *Lock) renewed(err error) {
 	default:
 		l.failed = err
 	}
-	l.renewal = l.renewAt(now, next)
-	l.ringNext(now)
+	l.renewal = l.alignedRenewal(now, next)
+	l.setNextAlarm(now)
 	l.mu.Unlock()
 }
 
 // afterLoss releases what is left of a lost lock once its validity is over.
 func (l *Lock) afterLoss(now clock.Instant) {
 	if left := now.Until(l.lease.Until()); left > 0 {
-		l.ring(now, left)
+		l.setAlarm(now, left)
 		return
 	}
 	l.tidy(now, func() { _ = l.release() })
 }
 
-// renewIn returns the time from now to the renewal after a grant or a renewal: the usual time or, where
+// renewalDelay returns the time from now to the renewal after a grant or a renewal: the usual time or, where
 // the nodes took long to answer, half of what is left until the lock counts as lost.
-func (l *Lock) renewIn(now clock.Instant) time.Duration {
+func (l *Lock) renewalDelay(now clock.Instant) time.Duration {
 	return l.client.jitter(max(0, min(l.call.settings.renewEach(), now.Until(l.lostAt())/2)))
 }
 
-// renewAt returns the time d after now, or up to a hundredth of the usual time between renewals
+// alignedRenewal returns the time d after now, or up to a hundredth of the usual time between renewals
 // earlier. Renewals that are due at about the same time are thereby made at once, and wake the
 // process up once.
-func (l *Lock) renewAt(now clock.Instant, d time.Duration) clock.Instant {
+func (l *Lock) alignedRenewal(now clock.Instant, d time.Duration) clock.Instant {
 	at := now.Add(d)
 	return at.Add(-(at.Mono.Sub(l.client.opened) % (l.call.settings.renewEach() / 100)))
 }
@@ -175,7 +176,7 @@ func (c *Client) checkSleep() {
 	}
 	c.mu.Unlock()
 	for _, l := range wake {
-		l.ring(now, 0)
+		l.setAlarm(now, 0)
 	}
 	if again {
 		c.clock.AfterFunc(sleepCheck, c.checkSleep)

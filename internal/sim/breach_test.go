@@ -171,8 +171,8 @@ var breaches = []breach{
 	},
 	{
 		rule: "a holder that does not look is told", file: "renewal.go", within: 1000,
-		was: "	if held, _ := l.lease.Held(); !held || now.Reached(l.lostAt()) {\n		go l.tick()\n",
-		now: "	if held, _ := l.lease.Held(); !held || now.Reached(l.lostAt()) {\n		if !held || broken != RULE {\n			go l.tick()\n		}\n",
+		was: "	if held, _ := l.lease.Held(); !held || now.Reached(l.lostAt()) {\n		go l.checkEnd()\n",
+		now: "	if held, _ := l.lease.Held(); !held || now.Reached(l.lostAt()) {\n		if !held || broken != RULE {\n			go l.checkEnd()\n		}\n",
 	},
 	{
 		rule: "a holder whose machine has slept is told", file: "renewal.go", within: 1000, weather: "processes",
