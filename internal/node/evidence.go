@@ -106,8 +106,8 @@ func parseInspection(reply driver.Reply, keys int) (e *evidence, values []driver
 	return &evidence{info: parseInfo(reply.Array[0].Text), now: now}, reply.Array[1 : 1+keys], nil
 }
 
-// gather asks a server what admission depends on.
-func (n *Node) gather(ctx context.Context) (*evidence, error) {
+// readEvidence asks a server what admission depends on.
+func (n *Node) readEvidence(ctx context.Context) (*evidence, error) {
 	keys := n.deploymentKeys()
 	e, values, err := n.inspectKeys(ctx, keys...)
 	if err != nil {
@@ -241,9 +241,9 @@ func (n *Node) hasScript(ctx context.Context) bool {
 	return isReply(err) && !isNoScript(err)
 }
 
-// gatherByCommands looks at a node that forbids scripts. That is enough where nothing must be known
+// lookByCommands looks at a node that forbids scripts. That is enough where nothing must be known
 // of the node's past. What the node does not tell is left out.
-func (n *Node) gatherByCommands(ctx context.Context) (*evidence, error) {
+func (n *Node) lookByCommands(ctx context.Context) (*evidence, error) {
 	e, key := new(evidence), n.key("deployment")
 	if n.isSlot() {
 		// Any server of the Cluster answers INFO, which would say nothing of the slot's master.

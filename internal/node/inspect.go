@@ -19,7 +19,7 @@ const inspectPause = 50 * time.Millisecond
 // inspection is what is known of a node's right to vote.
 type inspection struct {
 	mu      sync.Mutex // guards what follows; nothing is called while it is held
-	current *handshake // the inspection under way, for which callers wait as for a handshake
+	current *underWay
 	outcome error
 	at      time.Time
 	warned  bool
@@ -37,7 +37,7 @@ func (n *Node) admit(ctx context.Context) error {
 		return outcome
 	}
 	if h == nil {
-		h = &handshake{done: make(chan struct{})}
+		h = &underWay{done: make(chan struct{})}
 		a.current = h
 		n.background.Go(func() {
 			ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)
@@ -71,7 +71,7 @@ const maxLooks = 5
 // run. The error says why the node may not vote, or why it could not be looked at.
 func (n *Node) inspect(ctx context.Context, vouched bool) (err error) {
 	for range maxLooks {
-		if err = n.judge(ctx, vouched); !errors.Is(err, errChanged) {
+		if err = n.inspectOnce(ctx, vouched); !errors.Is(err, errChanged) {
 			break
 		}
 	}
@@ -91,7 +91,7 @@ func (n *Node) look(ctx context.Context, whole, commands bool) (e *evidence, con
 		e, err = n.lookAtSlot(ctx, whole)
 		connection = n.conn.Connections()
 	} else {
-		e, connection, err = n.gatherNumbered(ctx)
+		e, connection, err = n.lookAtServer(ctx)
 	}
 	if refusal, ok := errors.AsType[*driver.ServerError](err); ok && refusal.Redirects() && !n.isSlot() {
 		return nil, connection, fmt.Errorf("%w: %w: %w", admission.ErrUnfit, errTopology[false], err)
@@ -102,7 +102,7 @@ func (n *Node) look(ctx context.Context, whole, commands bool) (e *evidence, con
 		}
 	}
 	if isUnable(err) && commands {
-		e, err = n.gatherByCommands(ctx)
+		e, err = n.lookByCommands(ctx)
 	}
 	if err != nil {
 		return nil, connection, err
@@ -124,12 +124,12 @@ func (n *Node) look(ctx context.Context, whole, commands bool) (e *evidence, con
 	return e, connection, nil
 }
 
-// gatherNumbered is gather, and returns the number of the connection by which the answer came. It asks
+// lookAtServer is look for a server. It returns the number of the connection by which the answer came. It asks
 // again where that was renewed before its number was read.
-func (n *Node) gatherNumbered(ctx context.Context) (e *evidence, connection uint64, err error) {
+func (n *Node) lookAtServer(ctx context.Context) (e *evidence, connection uint64, err error) {
 	for {
 		before := n.conn.Connections()
-		e, err = n.gather(ctx)
+		e, err = n.readEvidence(ctx)
 		// A connection that was made for this, or has broken since, counts one.
 		if connection = n.conn.Connections(); err != nil || connection <= before+1 {
 			return e, connection, err
@@ -146,9 +146,9 @@ func (n *Node) reportRun(run string) {
 	}
 }
 
-// meet looks at the node behind a new connection. It does not ask yet whether the node may vote:
+// inspectConnection looks at the node behind a new connection. It does not ask yet whether the node may vote:
 // the first vote finds out.
-func (n *Node) meet(ctx context.Context) (connection uint64, err error) {
+func (n *Node) inspectConnection(ctx context.Context) (connection uint64, err error) {
 	// Where votes ask for an admission, they find out what a slot's master has recorded.
 	a, at := n.options.Agreement, n.options.Clock.Now()
 	e, connection, err := n.look(ctx, a.NoQuarantine, a.NoQuarantine)
@@ -177,8 +177,8 @@ func (n *Node) Vouch(ctx context.Context) error {
 	return n.inspect(ctx, true)
 }
 
-// judge looks at the node, decides on the evidence, and carries the decision out.
-func (n *Node) judge(ctx context.Context, vouched bool) error {
+// inspectOnce looks at the node, decides on the evidence, and carries the decision out.
+func (n *Node) inspectOnce(ctx context.Context, vouched bool) error {
 	seen, connection, err := n.look(ctx, true, false)
 	if err != nil {
 		if errors.Is(err, admission.ErrUnfit) {

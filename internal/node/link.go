@@ -27,7 +27,7 @@ type link struct {
 	seen atomic.Pointer[sighting]
 
 	mu      sync.Mutex // guards what follows; nothing is called while it is held
-	current *handshake // under way
+	current *underWay  // a handshake
 	// failure is why the last handshake failed, nil if it did not. ended is when it ended.
 	failure error
 	ended   time.Time
@@ -46,8 +46,8 @@ type sighting struct {
 	at      clock.Instant
 }
 
-// handshake is one attempt to connect and inspect.
-type handshake struct {
+// underWay is a handshake or an inspection that is under way, for which callers wait.
+type underWay struct {
 	done chan struct{}
 	err  error // valid when done is closed
 }
@@ -58,12 +58,12 @@ func (n *Node) Connect(ctx context.Context) error {
 	if connected := n.link.connected.Load(); connected != 0 && connected == n.conn.Connections() {
 		return nil
 	}
-	return n.inspectAnew(ctx)
+	return n.connectAnew(ctx)
 }
 
-// inspectAnew waits until the connection stands and its server was inspected once more. The error wraps
+// connectAnew waits until the connection stands and its server was inspected once more. The error wraps
 // driver.ErrNotSent.
-func (n *Node) inspectAnew(ctx context.Context) error {
+func (n *Node) connectAnew(ctx context.Context) error {
 	h, err := n.link.join(n.startHandshake)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func (n *Node) inspectAnew(ctx context.Context) error {
 
 // join returns the handshake under way, or starts one. If the last one has just failed, it returns
 // that error.
-func (l *link) join(start func(*handshake)) (*handshake, error) {
+func (l *link) join(start func(*underWay)) (*underWay, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.current != nil {
@@ -87,12 +87,12 @@ func (l *link) join(start func(*handshake)) (*handshake, error) {
 	if l.failure != nil && time.Since(l.ended) < redialPause {
 		return nil, l.failure
 	}
-	l.current = &handshake{done: make(chan struct{})}
+	l.current = &underWay{done: make(chan struct{})}
 	start(l.current)
 	return l.current, nil
 }
 
-func (n *Node) startHandshake(h *handshake) {
+func (n *Node) startHandshake(h *underWay) {
 	n.background.Go(func() {
 		ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)
 		defer cancel()
@@ -111,7 +111,7 @@ func (n *Node) startHandshake(h *handshake) {
 // shakeHands connects and learns which server answers. It changes nothing there.
 func (n *Node) shakeHands(ctx context.Context) error {
 	// rule: looking-writes-nothing
-	connection, err := n.meet(ctx)
+	connection, err := n.inspectConnection(ctx)
 	switch {
 	case errors.Is(err, driver.ErrNotSent):
 		return err

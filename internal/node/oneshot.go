@@ -229,11 +229,11 @@ func (n *Node) write(ctx context.Context, args ...string) (driver.Reply, error) 
 // agrees returns an error where this client's settings are not the deployment's, as far as the client has
 // read these not long ago.
 func (n *Node) agrees(ctx context.Context) error {
-	inspect := n.Connect
+	connect := n.Connect
 	if seen := n.link.seen.Load(); seen != nil && n.options.Clock.Now().Since(seen.at) > agreeLimit {
-		inspect = n.inspectAnew
+		connect = n.connectAnew
 	}
-	if err := inspect(ctx); err != nil {
+	if err := connect(ctx); err != nil {
 		return err
 	}
 	return n.link.seen.Load().refusal
