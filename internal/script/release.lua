@@ -1,4 +1,7 @@
--- Deletes the key if it is this holder's. Safe on any node at any time.
+-- Deletes the key if it is this holder's. Safe on any node at any time. This is the beginning, and
+-- ends here where nobody waits. Else notify.lua follows, the usual way to wake up the first in the
+-- queue, and then release_queued.lua, which has all the other ways. What they share is seen, ours,
+-- waiter and from.
 -- KEYS  key, counter, next
 -- ARGV  holder id, token to store if larger or 0, counter TTL in ms, then, for an attempt by a
 --       waiter: waiter, its ticket to go on waiting or 0 to leave; or '>' to tell the first in the
@@ -23,4 +26,3 @@ end
 if ours and not seen[2] and not waiter then
   return 1
 end
--- Otherwise notify.lua and release_queued.lua go on.
