@@ -55,10 +55,16 @@ type underWay struct {
 // Connect waits until the connection stands and its server was inspected, or for ctx. The error wraps
 // driver.ErrNotSent.
 func (n *Node) Connect(ctx context.Context) error {
-	if connected := n.link.connected.Load(); connected != 0 && connected == n.conn.Connections() {
+	if n.connected() {
 		return nil
 	}
 	return n.connectAnew(ctx)
+}
+
+// connected reports whether the connection stands and its server was inspected.
+func (n *Node) connected() bool {
+	connected := n.link.connected.Load()
+	return connected != 0 && connected == n.conn.Connections()
 }
 
 // connectAnew waits until the connection stands and its server was inspected once more. The error wraps

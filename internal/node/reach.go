@@ -62,7 +62,7 @@ func (n *Node) noteReach(why error) {
 
 // Unreachable reports whether the last attempt to connect failed, or the node does not answer.
 func (n *Node) Unreachable() bool {
-	if connected := n.link.connected.Load(); connected != 0 && connected == n.conn.Connections() {
+	if n.connected() {
 		return n.silence(n.inFlight) > n.options.Patience
 	}
 	n.link.mu.Lock()
