@@ -155,8 +155,8 @@ var breaches = []breach{
 	},
 	{
 		rule: "a waiter looks when the key can have expired", file: "internal/waitqueue/ticket.go", within: 100, weather: "processes",
-		was:      "	if p.Free() || p.Ahead == 0 && p.Left >= 0 {\n",
-		now:      "	if (p.Free() || p.Ahead == 0 && p.Left >= 0) && broken != RULE {\n",
+		was:      "	if p.Reserved() || p.Ahead == 0 && p.Left >= 0 {\n",
+		now:      "	if (p.Reserved() || p.Ahead == 0 && p.Left >= 0) && broken != RULE {\n",
 		survives: "a waiter asks at its heartbeat as well, a second later, and the judge allows for little less: TestExpiry finds it",
 	},
 	{

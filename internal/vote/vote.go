@@ -93,8 +93,8 @@ type WakeUp struct {
 }
 
 // Position is a node's answer about a waiter in its wait queue: Held, or the reason why it keeps no
-// queue. Left is the remaining time of the key or, when the key is free, of the waiter that was
-// woken up to take it.
+// queue. A free key is Reserved for the first waiter. Left is the remaining time of the key or, when it is
+// free, of the waiter that was woken up to take it.
 type Position struct {
 	Answer
 	Ticket Ticket
@@ -105,9 +105,6 @@ type Position struct {
 	// From is the holder who leaves its keys on other nodes to the waiter that is woken up, if any.
 	From string
 }
-
-// Free reports that there is no key.
-func (p Position) Free() bool { return p.Reserved() }
 
 // SharedMark begins the value of a key that readers have, and is what is named as its holder. Who
 // the readers are is in a key beside it.

@@ -179,7 +179,7 @@ func (q *Queue) await(ctx context.Context, c Caller, l *local, rest time.Duratio
 	}
 	l.ticket.slots = c.Slots()
 	err = l.ticket.Await(ctx, rest, func(p vote.Position) {
-		if !p.Free() {
+		if !p.Reserved() {
 			newTurn = true
 			q.fail(l, c.Queued(p))
 			c.Report()

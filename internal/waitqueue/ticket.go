@@ -99,7 +99,7 @@ func (t *Ticket) Await(ctx context.Context, rest time.Duration, told func(vote.P
 		p := t.position
 		told(p)
 		first := p.Ahead == 0
-		if first && p.Free() {
+		if first && p.Reserved() {
 			t.begin(p.From)
 			return nil
 		}
@@ -107,7 +107,7 @@ func (t *Ticket) Await(ctx context.Context, rest time.Duration, told func(vote.P
 			t.begun = time.Time{}
 		}
 		watched := t.watch
-		t.watch = first && !p.Free() && t.queue.options.Foreign(p.Holder)
+		t.watch = first && !p.Reserved() && t.queue.options.Foreign(p.Holder)
 		if rest = t.pause(); t.watch && !watched {
 			rest = 0
 		}
@@ -136,7 +136,7 @@ func (t *Ticket) wait(ctx context.Context, d time.Duration) (woken bool, err err
 func (t *Ticket) pause() time.Duration {
 	p, d := t.position, heartbeat-heartbeat/20+t.queue.options.Draw(heartbeat/10)
 	// rule: wait-has-a-timer
-	if p.Free() || p.Ahead == 0 && p.Left >= 0 {
+	if p.Reserved() || p.Ahead == 0 && p.Left >= 0 {
 		d = min(d, p.Left+late)
 	}
 	if !p.Hears || t.watch && !p.Watched {

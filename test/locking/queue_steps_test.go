@@ -261,7 +261,7 @@ func TestTurnBehindAnEarlierTicket(t *testing.T) {
 				ahead := make(map[int]int)
 				for i := 1; i <= 2; i++ {
 					p := n.node.Enqueue(n.Context(), vote.Enqueue{Key: n.key, Slots: slots, Ticket: vote.Ticket{Waiter: fmt.Sprintf("%s/%d", client, i), Number: uint64(i)}})
-					if !p.Free() {
+					if !p.Reserved() {
 						t.Fatalf("%+v", p)
 					}
 					ahead[i] = p.Ahead

@@ -63,7 +63,7 @@ func (n readersNode) try(id string) vote.Verdict {
 func (n readersNode) enqueue(waiter string) (lapse time.Time) {
 	n.Helper()
 	lapse = locktest.ServerTime(n.T, n.server).Add(script.Patience)
-	if p := n.node.Enqueue(n.Context(), vote.Enqueue{Key: n.key, Ticket: vote.Ticket{Waiter: waiter}}); p.Err != nil || p.Free() {
+	if p := n.node.Enqueue(n.Context(), vote.Enqueue{Key: n.key, Ticket: vote.Ticket{Waiter: waiter}}); p.Err != nil || p.Reserved() {
 		n.Fatalf("%s waits: %+v", waiter, p)
 	}
 	return lapse
