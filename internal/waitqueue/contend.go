@@ -39,11 +39,11 @@ func (q *Queue) Wait(ctx context.Context, c Caller) error {
 		served = true
 		return nil
 	}
-	lease, others, err := q.contend(ctx, c, l)
+	lease, remote, err := q.contend(ctx, c, l)
 	if err != nil {
 		return err
 	}
-	q.acquired(c.Hold(lease), true, others)
+	q.acquired(c.Hold(lease), true, remote)
 	served = true
 	return nil
 }
@@ -87,9 +87,9 @@ func (q *Queue) stay(ctx context.Context, l *local, w *waiter) (*quorum.Lease, e
 }
 
 // contend makes tries until one holds. It makes the first at once, unless others are known to wait,
-// and each further one when it is this process's turn in the queue. others: more wait for the key
+// and each further one when it is this process's turn in the queue. remote: more wait for the key
 // in other processes.
-func (q *Queue) contend(ctx context.Context, c Caller, l *local) (lease *quorum.Lease, others bool, err error) {
+func (q *Queue) contend(ctx context.Context, c Caller, l *local) (lease *quorum.Lease, remote bool, err error) {
 	inQueue := l.ticket != nil || q.hasRemoteWaiters(l)
 	failures := 0 // of the present turn
 	var rest time.Duration
@@ -151,7 +151,7 @@ func (q *Queue) contend(ctx context.Context, c Caller, l *local) (lease *quorum.
 // won gives up the ticket by which lease was won, if there was one, and reports whether others
 // wait for the key in other processes. Until the arbiter has said otherwise they do: by the time
 // that a slow one says so, all callers here could have had the key.
-func (q *Queue) won(l *local, lease *quorum.Lease) (others bool) {
+func (q *Queue) won(l *local, lease *quorum.Lease) (remote bool) {
 	if l.ticket == nil {
 		return false
 	}

@@ -9,7 +9,14 @@ import (
 
 // Between processes a node keeps the wait queue. Inside one process, the callers for a key wait in
 // the order of their calls: one of them contends for all, and a holder hands over to the next
-// without letting go.
+// without letting go. So the turn moves:
+//
+//	a holder releases, and a caller waits   successor, then serve: hand gives that caller a lease to
+//	                                        hold by (took), or nil, which is leave to contend
+//	but the caller has gone                 another, with which serve goes on; without one, pass
+//	a holder lets go                        next gives the first waiter leave to contend
+//	who contended has failed                pass, then next
+//	a turn has come to who just left        decline: serve with the lease that came, else pass
 
 // maxHanded is how often in a row a process may hand a key over inside itself while other
 // processes wait for it.
@@ -169,19 +176,20 @@ func (q *Queue) tidy(l *local) {
 // the queue.
 func (q *Queue) Acquired(h *Holder) { q.acquired(h, false, false) }
 
-// acquired notes that h holds its key, and whether others wait for it in other processes. served: h
-// is the caller that was busy.
-func (q *Queue) acquired(h *Holder, served, others bool) {
+// acquired notes that h holds its key, and whether callers of other processes wait for it (remote). served:
+// h is the caller that was busy.
+func (q *Queue) acquired(h *Holder, served, remote bool) {
 	q.mu.Lock()
 	l := q.open(h.Caller.Key())
 	l.busy = l.busy && !served
-	l.handed, l.remote = 0, others
+	l.handed, l.remote = 0, remote
 	unused := q.held(l, h)
 	q.mu.Unlock()
 	unused.Leave()
 }
 
-// took notes that h, which was busy, holds its key, which was given to it.
+// took notes that h, which was busy, holds its key, which was given to it. Unlike after acquired, handed and
+// remote stay: the process has had the key all the time.
 func (q *Queue) took(h *Holder) {
 	q.mu.Lock()
 	l := q.open(h.Caller.Key())

@@ -14,12 +14,12 @@ func (q *Queue) WaitPermit(ctx context.Context, c Caller) error {
 	}
 	// Deferred: a report may panic or end this goroutine, and the next caller must contend.
 	defer q.pass(l)
-	lease, others, err := q.contend(ctx, c, l)
+	lease, remote, err := q.contend(ctx, c, l)
 	if err != nil {
 		return err
 	}
 	q.mu.Lock()
-	l.remote = others
+	l.remote = remote
 	q.mu.Unlock()
 	c.Hold(lease)
 	return nil

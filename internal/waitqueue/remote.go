@@ -63,7 +63,7 @@ func (q *Queue) ask(l *local) {
 	l.asking = l.asking || due
 	q.mu.Unlock()
 	if due {
-		q.look(l.key, func(others bool) { q.asked(l, others) })
+		q.look(l.key, func(remote bool) { q.asked(l, remote) })
 	}
 }
 
@@ -94,11 +94,11 @@ func (q *Queue) look(key string, told func(somebody bool)) {
 }
 
 // asked takes in whether others wait for l's key.
-func (q *Queue) asked(l *local, others bool) {
+func (q *Queue) asked(l *local, remote bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l.asking = false
-	if l.remote = l.remote || others; !l.remote {
+	if l.remote = l.remote || remote; !l.remote {
 		l.handed = 0
 	}
 }
