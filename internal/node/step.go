@@ -81,6 +81,7 @@ func (n *Node) Extend(ctx context.Context, r vote.Extend) vote.Answer {
 	return n.extend(ctx, r, n.options.Patience)
 }
 
+// extend is Extend for which a command may have been unanswered for patience.
 func (n *Node) extend(ctx context.Context, r vote.Extend, patience time.Duration) vote.Answer {
 	keys := []string{r.Key, CounterKey(r.Key), n.admissionKey}
 	args := []string{script.Extend, r.ID, milliseconds(r.TTL), strconv.FormatUint(r.Token, 10), n.counterTTL, ""}
