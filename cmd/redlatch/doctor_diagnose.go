@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/doctor"
+	"github.com/redlatch/redlatch/internal/driver"
 )
 
 const (
@@ -60,7 +62,19 @@ func (d *doctorCmd) diagnose(reports []doctor.Report) findings {
 }
 
 func (d *doctorCmd) diagnoseUnreached(f *findings, node doctor.Report, otherwise string) {
+	if _, answered := errors.AsType[*driver.ServerError](node.Err); answered {
+		otherwise = mendReported
+	}
 	f.add(warning, node.Node, "it cannot be examined: "+strings.TrimPrefix(words(node.Err), "not sent: "), cmp.Or(remedy(node.Err), otherwise))
+}
+
+// mendReported is the remedy for a refusal of which nobody knows more than its text says.
+const mendReported = "mend what the server reports"
+
+// loading reports whether the node is reading its data from disk after its start.
+func loading(node doctor.Report) bool {
+	refusal, ok := errors.AsType[*driver.ServerError](node.Reason)
+	return ok && refusal.Code() == "LOADING"
 }
 
 // diagnoseSet looks at the nodes together.
@@ -105,7 +119,7 @@ func (d *doctorCmd) diagnoseVote(f *findings, node doctor.Report, waiting int) {
 			remedy = "wait, or " + noLock + d.admitAllCommand()
 		}
 		f.add(warning, node.Node, fmt.Sprintf("%v", node.Reason), remedy)
-	case node.Status == doctor.StatusUnfit && len(node.Missing) == 0:
+	case node.Status == doctor.StatusUnfit && len(node.Missing) == 0 && !loading(node):
 		f.add(danger, node.Node, fmt.Sprintf("it does not vote: %v", node.Reason), "")
 	}
 }
@@ -129,8 +143,11 @@ func (d *doctorCmd) diagnoseServer(f *findings, node doctor.Report) {
 		f.add(danger, node.Node, fmt.Sprintf("%d replicas are attached, and --replicas says that %d must acknowledge: its votes do not count", node.Replicas, d.Replicas),
 			"attach more replicas to it, or lower --replicas for the clients")
 	}
-	if node.Refusal != nil {
-		f.add(danger, node.Node, fmt.Sprintf("it refuses harmless commands, and would refuse locks: %v", node.Refusal), "mend what the server reports")
+	switch {
+	case loading(node):
+		f.add(warning, node.Node, "it is loading its data, and does not vote until it has", "wait")
+	case node.Refusal != nil:
+		f.add(danger, node.Node, fmt.Sprintf("it refuses harmless commands, and would refuse locks: %v", node.Refusal), mendReported)
 	}
 	if limit := cmp.Or(d.NodeTimeout, typicalNodeTimeout); node.Latency >= limit/2 {
 		f.add(warning, node.Node, fmt.Sprintf("a round trip takes %s of the %s that clients wait for a node: some answers will come too late", microseconds(node.Latency), limit),

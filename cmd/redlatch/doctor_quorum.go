@@ -43,10 +43,10 @@ func votesBySlot(reports []doctor.Report) []slotVotes {
 			if node.Err == nil {
 				at[i].reached++
 			}
-			switch node.Status {
-			case doctor.StatusAdmitted, doctor.StatusAdmissible:
+			switch {
+			case node.Status == doctor.StatusAdmitted, node.Status == doctor.StatusAdmissible:
 				at[i].vote++
-			case doctor.StatusWaiting:
+			case node.Status == doctor.StatusWaiting, loading(node):
 				at[i].waiting++
 			}
 		}

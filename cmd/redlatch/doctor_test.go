@@ -14,6 +14,7 @@ import (
 
 	"github.com/redlatch/redlatch/doctor"
 	"github.com/redlatch/redlatch/internal/admission"
+	"github.com/redlatch/redlatch/internal/driver"
 )
 
 // sound is a node of which there is nothing to say.
@@ -35,6 +36,10 @@ func TestDiagnose(t *testing.T) {
 	}
 	waiting := func(n *doctor.Report) {
 		n.Status, n.Left, n.Reason = doctor.StatusWaiting, 9*time.Second, errors.New("it started 25s ago")
+	}
+	loading := func(n *doctor.Report) {
+		n.Status, n.Reason = doctor.StatusUnfit, &driver.ServerError{Text: "LOADING Redis is loading the dataset in memory"}
+		n.Refusal = n.Reason
 	}
 	cases := []struct {
 		name string
@@ -60,6 +65,8 @@ func TestDiagnose(t *testing.T) {
 			want: []string{"warning: a: it started 25s ago"}},
 		{name: "a majority waits", change: []func(*doctor.Report){waiting, waiting}, exit: 1,
 			want: []string{"warning: only 1 of 3 nodes vote so far, and a lock takes 2", "warning: a, b: it started"}},
+		{name: "loading", change: []func(*doctor.Report){loading, loading}, exit: 1,
+			want: []string{"warning: only 1 of 3 nodes vote so far, and a lock takes 2", "warning: a, b: it is loading its data"}},
 		{name: "restarts cost a wait", forgetful: true, change: []func(*doctor.Report){
 			func(n *doctor.Report) { n.Persistence, n.Durable = "RDB", false },
 			func(n *doctor.Report) { n.Persistence, n.Durable = "AOF everysec", false },
@@ -223,6 +230,16 @@ func TestDiagnose(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A server that has answered need not be looked for.
+func TestRemedyOfARefusal(t *testing.T) {
+	node := doctor.Report{Node: "a", Status: doctor.StatusUnclear, Err: &driver.ServerError{Text: "ERR max number of clients reached"}}
+	for _, one := range new(doctorCmd).diagnose([]doctor.Report{node}) {
+		if len(one.nodes) > 0 && one.remedy != "mend what the server reports" {
+			t.Errorf("%s: %s", one.text, one.remedy)
+		}
 	}
 }
 
