@@ -55,7 +55,7 @@ func Redact(raw string) string {
 		shown.WriteString(hidden + "@")
 	}
 	if u.Host == "" || isHostPort(u.Host) {
-		shown.WriteString(u.Host)
+		shown.WriteString(strings.ReplaceAll(u.Host, "%", "%25")) // before the zone of an IPv6 address
 	} else {
 		shown.WriteString(unread)
 	}

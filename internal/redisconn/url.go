@@ -130,7 +130,8 @@ func (o *Options) readTLS(u *url.URL, query url.Values) (err error) {
 	if u.Scheme != "rediss" && u.Scheme != "valkeys" {
 		return nil
 	}
-	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cmp.Or(u.Hostname(), "localhost")}
+	host, _, _ := strings.Cut(u.Hostname(), "%") // no certificate has the zone of an IPv6 address
+	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cmp.Or(host, "localhost")}
 	o.TLS.InsecureSkipVerify, err = isSet(query, "skip_verify")
 	return err
 }

@@ -2,7 +2,9 @@ package redisconn
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -53,6 +55,19 @@ func TestParse(t *testing.T) {
 				t.Errorf("the certificate is to be for %q", o.TLS.ServerName)
 			}
 		})
+	}
+}
+
+// A certificate has the address without the zone by which this machine reaches it.
+func TestParseZoneWithTLS(t *testing.T) {
+	t.Parallel()
+	o, _, err := Parse("rediss://[fe80::1%25eth0]:7001")
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate := x509.Certificate{IPAddresses: []net.IP{net.ParseIP("fe80::1")}}
+	if err := certificate.VerifyHostname(o.TLS.ServerName); err != nil || o.Address != "[fe80::1%eth0]:7001" {
+		t.Errorf("%q: %v", o.Address, err)
 	}
 }
 
@@ -204,6 +219,7 @@ func TestRedact(t *testing.T) {
 		"redis://10.0.0.1:6379":                            "",
 		"redis://10.0.0.1":                                 "",
 		"rediss://[::1]:6379/3#eu":                         "",
+		"redis://[fe80::1%25eth0]:6379":                    "",
 		"unix:///run/redis.sock?db=1":                      "",
 		"redis://a:1?addr=b:2&addr=c:3&master_set=main#eu": "",
 		"rediss://a:1?cluster&skip_verify=true":            "",
