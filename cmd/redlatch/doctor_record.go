@@ -47,13 +47,16 @@ func (d *doctorCmd) diagnoseDurable(f *findings, node doctor.Report) {
 		return
 	}
 	const right = "appendonly yes, appendfsync always and no-appendfsync-on-rewrite no"
-	again := "set " + right + ", also in its configuration file; then, because the recorded --durable is void by now, record it anew: " + d.setCommand()
+	set := "set " + right + ", also in its configuration file"
 	r := node.Recorded
+	if r != nil {
+		set += "; then, because the recorded --durable is void by now, record it anew: " + d.setCommand()
+	}
 	switch void := r != nil && r.Void != ""; {
 	case strings.Contains(node.Persistence, "unknown"):
 		f.add(warning, node.Node, "this user may not read its settings, so clients do not believe --durable after a restart", "permit CONFIG GET to this user")
 	case !node.Durable:
-		f.add(danger, node.Node, fmt.Sprintf("--durable says that it is durable, but it may forget what it answered (persistence: %s; needed: %s)", node.Persistence, right), again)
+		f.add(danger, node.Node, fmt.Sprintf("--durable says that it is durable, but it may forget what it answered (persistence: %s; needed: %s)", node.Persistence, right), set)
 	case void:
 		f.add(warning, node.Node, "clients do not believe --durable any more: "+printable.Text(r.Void), "if it is true now, record it anew: "+d.setCommand())
 	}

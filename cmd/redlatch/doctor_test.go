@@ -243,6 +243,21 @@ func TestRemedyOfARefusal(t *testing.T) {
 	}
 }
 
+// Where nothing is recorded yet, nothing is to be recorded anew.
+func TestRemedyOfDurable(t *testing.T) {
+	for _, recorded := range []*doctor.Recorded{nil, {Durable: true}} {
+		node := sound("a")
+		node.Durable, node.Persistence, node.Recorded = false, "AOF everysec", recorded
+		d := doctorCmd{}
+		d.Durable = true
+		for _, one := range d.diagnose([]doctor.Report{node}) {
+			if one.severity == danger && strings.Contains(one.remedy, "anew") != (recorded != nil) {
+				t.Errorf("recorded %+v: %s", recorded, one.remedy)
+			}
+		}
+	}
+}
+
 func TestAge(t *testing.T) {
 	for want, d := range map[string]time.Duration{"0s": 0, "59s": 59 * time.Second, "1m0s": time.Minute, "2h3m": 2*time.Hour + 3*time.Minute + 4*time.Second, "10d5h": 245 * time.Hour} {
 		if got := age(d); got != want {
