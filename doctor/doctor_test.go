@@ -438,6 +438,9 @@ func TestExamineASentinel(t *testing.T) {
 	if err := locktest.TryUntilAnswered(t, locktest.Open(t, c), "x"); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "?master_set=NAME") {
 		t.Errorf("a client gets %v", err)
 	}
+	if r := locktest.Examine(t, c)[0]; r.Refusal != nil || r.Missing != nil {
+		t.Errorf("what a Sentinel need not do: %v, %q", r.Refusal, r.Missing)
+	}
 }
 
 func TestExamineMeasuresTheClock(t *testing.T) {
