@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -39,37 +38,16 @@ func newConn(client Processor) *driver.Ordered {
 	})
 }
 
-// poolConn is a connection whose client leads to one server.
-type poolConn struct{ *driver.Ordered }
-
-var _ driver.Seeker = poolConn{}
-
-// stale is a command that has no effect, except that go-redis closes the connection that it came on:
-// it takes that for one to a former master, whose address may lead to another server by now.
-var stale = []string{"EVAL", "return redis.error_reply('READONLY the client connects anew')", "0"}
-
-// Seek implements driver.Seeker. It closes one connection of the pool, in most cases that which was
-// used last. Others that lead to a former master are closed when they are found out, as this one was.
-func (c poolConn) Seek() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), seekPatience)
-	defer cancel()
-	_, _ = c.Do(ctx, stale...)
-	return false
-}
-
-// seekPatience bounds how long Seek waits, for a server that has just answered.
-const seekPatience = time.Second
-
 // batchConn is a connection whose client can send commands in one pipeline.
 type batchConn struct {
-	poolConn
+	*driver.Ordered
 	client pipeliner
 }
 
 var _ driver.Batcher = (*batchConn)(nil)
 
 func newBatchConn(client pipeliner) *batchConn {
-	return &batchConn{poolConn: poolConn{newConn(client)}, client: client}
+	return &batchConn{Ordered: newConn(client), client: client}
 }
 
 // Batch implements driver.Batcher. Its caller has a time limit of its own, and sends one batch at a

@@ -17,8 +17,7 @@
 //     key is then in the way of others for a TTL. It is nobody's lock.
 //   - Nobody is told of a connection that broke. A restart, a failover or another server behind
 //     the address shows when the next step there is refused, because each step asks for the
-//     server that was admitted. Where the former master stays up as a replica, the pool's connections
-//     to it are closed one by one, as steps on them are refused.
+//     server that was admitted.
 //   - Wake-ups come by one more connection to each server, which is made when somebody first
 //     waits. While it is being made, or is broken, the first in the queue looks every 30 ms. It
 //     also does so where the client has no Subscribe, as a [Processor] may have none; where the
@@ -215,6 +214,6 @@ func attachment(client Processor) (hook.Node, error) {
 	case pipeliner:
 		return hook.Node{Dial: func() driver.Conn { return newBatchConn(c) }}, nil
 	default:
-		return hook.Node{Dial: func() driver.Conn { return poolConn{newConn(c)} }}, nil
+		return hook.Node{Dial: func() driver.Conn { return newConn(c) }}, nil
 	}
 }
