@@ -115,7 +115,7 @@ func (n *Node) look(ctx context.Context, whole, commands bool) (e *evidence, con
 		return nil, connection, fmt.Errorf("%w: %w", admission.ErrUnfit, errTopology[n.isSlot()])
 	}
 	if e.isReplica() {
-		if seek(n.conn) { // others choose the master
+		if n.seek() { // others choose the master
 			return nil, connection, driver.NotSent(admission.ErrReplica)
 		}
 		return nil, connection, fmt.Errorf("%w: %w", admission.ErrUnfit, admission.ErrReplica)
@@ -219,9 +219,9 @@ func (n *Node) inspectOnce(ctx context.Context, vouched bool) error {
 	}
 }
 
-// seek makes a connection look for its server anew, and reports whether others choose the master.
-func seek(conn driver.Conn) bool {
-	seeker, ok := conn.(driver.Seeker)
+// seek makes the connection look for its server anew, and reports whether others choose the master.
+func (n *Node) seek() bool {
+	seeker, ok := n.conn.(driver.Seeker)
 	return ok && seeker.Seek()
 }
 
