@@ -55,11 +55,11 @@ type Cutter interface {
 	Cut()
 }
 
-// Seeker is a Conn that may have to look for its server anew.
+// Seeker is a Conn that may have to look for its server anew, because others choose the master.
 type Seeker interface {
 	Conn
-	// Seek breaks the connection, so that the next command looks for the server. It reports whether
-	// others choose the master. Where they do not, the address may lead to another server by now.
+	// Seek breaks the connection, so that the next command looks for the server.
+	// It reports false, and does nothing, where there is only one place to look.
 	Seek() bool
 }
 

@@ -219,7 +219,8 @@ func (n *Node) inspectOnce(ctx context.Context, vouched bool) error {
 	}
 }
 
-// seek makes the connection look for its server anew, and reports whether others choose the master.
+// seek makes the connection look for another server, if there may be one, and reports whether it
+// does.
 func (n *Node) seek() bool {
 	seeker, ok := n.conn.(driver.Seeker)
 	return ok && seeker.Seek()

@@ -437,25 +437,3 @@ func TestMasterAgainIsNotAdmitted(t *testing.T) {
 		}
 	})
 }
-
-// An address, such as a name in DNS, that leads to the promoted replica by now is connected to anew, though the connection
-// to its former master stands.
-func TestAddressLeadsToTheNewMaster(t *testing.T) {
-	t.Parallel()
-	locktest.EachFlavor(t, func(t *testing.T, binary string) {
-		r := newReplicated(t, redistest.Options{Binary: binary})
-		client := locktest.Open(t, r.config())
-		locktest.Unlock(t, locktest.TryLock(t, client, "x"))
-		locktest.Do(t, r.replica, "REPLICAOF", "NO", "ONE")
-		locktest.Do(t, r.master, "REPLICAOF", "127.0.0.1", fmt.Sprint(r.replica.Port()))
-		r.address.Retarget(r.replica.Addr())
-		locktest.Await(t, "a lock at the new master", func() bool {
-			lock, err := client.TryLock(t.Context(), "x")
-			if err != nil {
-				return false
-			}
-			locktest.Unlock(t, lock)
-			return true
-		})
-	})
-}
