@@ -437,31 +437,3 @@ func TestMasterAgainIsNotAdmitted(t *testing.T) {
 		}
 	})
 }
-
-// An address, such as a name in DNS, leads to the promoted replica by now. It is connected to anew when the former master
-// is told to close its connections.
-func TestAddressLeadsToTheNewMaster(t *testing.T) {
-	t.Parallel()
-	locktest.EachFlavor(t, func(t *testing.T, binary string) {
-		r := newReplicated(t, redistest.Options{Binary: binary})
-		c := r.config()
-		c.NoQuarantine = true
-		client := locktest.Open(t, c)
-		locktest.Unlock(t, locktest.TryLock(t, client, "x"))
-		locktest.Do(t, r.replica, "REPLICAOF", "NO", "ONE")
-		locktest.Do(t, r.master, "REPLICAOF", "127.0.0.1", fmt.Sprint(r.replica.Port()))
-		r.address.Retarget(r.replica.Addr())
-		if _, err := locktest.TryInTime(t, client, "x"); !errors.Is(err, redlatch.ErrRefused) {
-			t.Errorf("at the former master: %v", err)
-		}
-		locktest.Do(t, r.master, "CLIENT", "KILL", "TYPE", "normal")
-		locktest.Await(t, "a lock at the new master", func() bool {
-			lock, err := client.TryLock(t.Context(), "x")
-			if err != nil {
-				return false
-			}
-			locktest.Unlock(t, lock)
-			return true
-		})
-	})
-}
