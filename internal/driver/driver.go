@@ -55,12 +55,12 @@ type Cutter interface {
 	Cut()
 }
 
-// Seeker is a Conn that may have to look for its server anew, because others choose the master.
+// Seeker is a Conn that may have to look for its server anew, as this one is a replica.
 type Seeker interface {
 	Conn
-	// Seek breaks the connection, so that the next command looks for the server.
-	// It reports false, and does nothing, where there is only one place to look.
-	Seek() bool
+	// Seek breaks the connection where the master may be elsewhere, so that the next command looks for it. It
+	// reports whether others choose the master.
+	Seek(ctx context.Context) bool
 }
 
 // Batcher is a Conn that can send commands on one connection without another caller's between them.

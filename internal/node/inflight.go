@@ -136,9 +136,11 @@ func (n *Node) silence(inFlight *inFlight) time.Duration {
 
 // ended frees the slot of a command that was answered or ended with err, and returns the command's
 // error. Where the caller has stopped waiting, the command is abandoned. After any other error than a
-// reply the next command inspects the server anew.
+// reply, and where the server is a replica, the next command inspects the server anew.
 func (n *Node) ended(ctx context.Context, inFlight *inFlight, taken slots, err error) error {
 	switch {
+	case isReadOnly(err):
+		n.link.distrust() // no longer a master, though it may be one again before it is next asked
 	case err == nil || isReply(err) || errors.Is(err, driver.ErrNotSent) && ctx.Err() != nil:
 	case ctx.Err() != nil:
 		n.abandon(inFlight, taken)

@@ -115,7 +115,7 @@ func (n *Node) look(ctx context.Context, whole, commands bool) (e *evidence, con
 		return nil, connection, fmt.Errorf("%w: %w", admission.ErrUnfit, errTopology[n.isSlot()])
 	}
 	if e.isReplica() {
-		if n.seek() { // others choose the master
+		if seek(ctx, n.conn) { // others choose the master
 			return nil, connection, driver.NotSent(admission.ErrReplica)
 		}
 		return nil, connection, fmt.Errorf("%w: %w", admission.ErrUnfit, admission.ErrReplica)
@@ -219,11 +219,10 @@ func (n *Node) inspectOnce(ctx context.Context, vouched bool) error {
 	}
 }
 
-// seek makes the connection look for another server, if there may be one, and reports whether it
-// does.
-func (n *Node) seek() bool {
-	seeker, ok := n.conn.(driver.Seeker)
-	return ok && seeker.Seek()
+// seek makes a connection to a replica look for the master, and reports whether others choose that.
+func seek(ctx context.Context, conn driver.Conn) bool {
+	seeker, ok := conn.(driver.Seeker)
+	return ok && seeker.Seek(ctx)
 }
 
 // open admits the server that was looked at. That also loads the voting script. A server that was blank is

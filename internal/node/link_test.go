@@ -83,7 +83,7 @@ func (c *demoted) Do(ctx context.Context, args ...string) (driver.Reply, error) 
 	return reply, err
 }
 
-func (c *demoted) Seek() bool {
+func (c *demoted) Seek(context.Context) bool {
 	c.sought++
 	return true
 }

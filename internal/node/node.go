@@ -257,9 +257,6 @@ func (n *Node) answered(ctx context.Context, inFlight *inFlight, seen *sighting,
 	if err == nil {
 		n.noteReach(nil)
 	}
-	if isReadOnly(err) {
-		n.link.distrust() // no longer a master, though it may be one again before it is next asked
-	}
 	return reply, n.ended(ctx, inFlight, inFlight.votes, err)
 }
 

@@ -101,6 +101,7 @@ func (n *Node) probeReplicas(ctx context.Context) error {
 	if !isReply(err) || !isFinal(err) {
 		return err
 	}
+	seek(ctx, n.replicas.Conn) // this one may still lead to a former master, which refuses WAIT as a replica
 	if n.replicas.Fsync {
 		return fmt.Errorf("%w: Config.Replicas.Fsync needs WAITAOF, which Redis and Valkey have from 7.2 on, and appendonly yes: %w", admission.ErrUnfit, err)
 	}

@@ -101,8 +101,10 @@ type Conn struct {
 	life context.Context // ends in Close
 	end  context.CancelFunc
 
-	mu      sync.Mutex // guards present and the start of goroutines; nothing is called while it is held
+	mu      sync.Mutex // guards present, sought and the start of goroutines; nothing is called while it is held
 	present []*watched
+	sought  time.Time // when the address was last tried for a master
+
 	// changes counts connections made and broken.
 	changes atomic.Uint64
 	// waiting counts the callers that wait for the pipeline, and sent the commands that were given

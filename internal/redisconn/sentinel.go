@@ -212,14 +212,3 @@ func (c *Conn) leave(unwanted func(address string) bool) {
 		}
 	}
 }
-
-// Seek implements driver.Seeker.
-func (c *Conn) Seek() bool {
-	if c.sentinels == nil {
-		return false
-	}
-	c.leave(func(string) bool { return true })
-	return true
-}
-
-var _ driver.Seeker = (*Conn)(nil)

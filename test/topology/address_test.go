@@ -1,0 +1,98 @@
+package topology
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/oneshot"
+)
+
+// An address, such as a name in DNS, that leads to the promoted replica by now is connected to anew, though the connections
+// to its former master stand.
+func TestAddressLeadsToTheNewMaster(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		for _, acknowledged := range []int{0, 1} {
+			r := newReplicated(t, redistest.Options{Binary: binary})
+			conf := r.config()
+			conf.Replicas.Count = acknowledged
+			client := locktest.Open(t, conf)
+			await := func(what string) {
+				t.Helper()
+				locktest.Await(t, what, func() bool {
+					lock, err := client.TryLock(t.Context(), "x")
+					if err != nil {
+						return false
+					}
+					locktest.Unlock(t, lock)
+					return true
+				})
+			}
+			await("a lock")
+			locktest.Do(t, r.replica, "REPLICAOF", "NO", "ONE")
+			locktest.Do(t, r.master, "REPLICAOF", "127.0.0.1", fmt.Sprint(r.replica.Port()))
+			r.address.Retarget(r.replica.Addr())
+			await(fmt.Sprintf("a lock at the new master, acknowledged by %d", acknowledged))
+		}
+	})
+}
+
+// A client of package oneshot that only extends or only releases follows the address, too.
+func TestOneShotFollowsTheAddress(t *testing.T) {
+	t.Parallel()
+	for name, commands := range map[string]oneshot.Commands{"scripts": oneshot.CommandsScript, "transactions": oneshot.CommandsWatch} {
+		for _, call := range []string{"extend", "release"} {
+			t.Run(name+", "+call, func(t *testing.T) {
+				t.Parallel()
+				r := newReplicated(t, redistest.Options{})
+				shots, err := oneshot.NewWith(locktest.Open(t, r.config()), oneshot.Config{Commands: commands})
+				if err != nil {
+					t.Fatal(err)
+				}
+				do := shots.Release
+				if call == "extend" {
+					do = func(ctx context.Context, name, id string) (bool, error) {
+						return shots.Extend(ctx, name, id, time.Minute)
+					}
+				}
+				await := func(master *redistest.Server) {
+					t.Helper()
+					locktest.Await(t, call, func() bool {
+						locktest.Do(t, master, "SET", "x", "id", "PX", "60000")
+						done, err := do(t.Context(), "x", "id")
+						return done && err == nil
+					})
+				}
+				for range 3 {
+					await(r.master)
+				}
+				locktest.Do(t, r.replica, "REPLICAOF", "NO", "ONE")
+				locktest.Do(t, r.master, "REPLICAOF", "127.0.0.1", fmt.Sprint(r.replica.Port()))
+				r.address.Retarget(r.replica.Addr())
+				await(r.replica)
+			})
+		}
+	}
+}
+
+// A release that met the former master, as a replica, is tried again at the new one, by a client that asks for no other lock.
+func TestReleaseFollowsTheAddress(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		r := newReplicated(t, redistest.Options{Binary: binary})
+		conf := r.config()
+		conf.TTL, conf.MaxTTL = 4*locktest.Patience, 4*locktest.Patience
+		lock := locktest.TryLock(t, locktest.Open(t, conf), "x", redlatch.WithoutRenewal())
+		locktest.Await(t, "the replica has the key", func() bool { return locktest.Do(t, r.replica, "EXISTS", "x") == int64(1) })
+		locktest.Do(t, r.replica, "REPLICAOF", "NO", "ONE")
+		locktest.Do(t, r.master, "REPLICAOF", "127.0.0.1", fmt.Sprint(r.replica.Port()))
+		r.address.Retarget(r.replica.Addr())
+		t.Logf("the first try: %v", lock.Unlock(t.Context()))
+		locktest.Await(t, "the key is deleted at the new master", func() bool { return locktest.Do(t, r.replica, "EXISTS", "x") == int64(0) })
+	})
+}
