@@ -133,8 +133,11 @@ func OpenBatched(t *testing.T, c redlatch.Config) *redlatch.Client {
 func admitted(t *testing.T, client *redlatch.Client, c redlatch.Config) {
 	t.Helper()
 	limit := Patience
-	if client.Stats().Contacted < len(c.Nodes) {
-		limit = time.Second // the others may not be there at all
+	switch contacted := client.Stats().Contacted; {
+	case contacted == 0:
+		limit = time.Second // they may not be there at all
+	case contacted < len(c.Nodes):
+		limit = 5 * time.Second // the others may not be there, or be slow on a busy machine
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
