@@ -185,12 +185,11 @@ func lookBy(ctx context.Context, keeper func(context.Context, string) (*redistes
 		if err != nil {
 			continue
 		}
-		at := worker.Now()
 		reply, err := conn.Do("PTTL", name)
 		conn.Close()
 		if left, ok := reply.(int64); ok && err == nil {
 			looks = append(looks, history.Look{
-				At: at, Node: server + 1, Name: name, Found: left != -2, Left: time.Duration(left) * time.Millisecond,
+				At: worker.Now(), Node: server + 1, Name: name, Found: left != -2, Left: time.Duration(left) * time.Millisecond,
 			})
 		}
 	}

@@ -88,11 +88,11 @@ func (e *ensemble) look(ctx context.Context, names []string) []history.Look {
 	if err != nil {
 		return nil // without a leader nobody knows which keys there are
 	}
-	at := worker.Now()
 	left, err := e.Left(ctx, leader, e.root, names)
 	if err != nil {
 		return nil
 	}
+	at := worker.Now()
 	var looks []history.Look
 	for _, name := range names {
 		looks = append(looks, history.Look{At: at, Node: leader + 1, Name: name, Found: left[name]})

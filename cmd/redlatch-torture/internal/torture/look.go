@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
+	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/judge"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/torture/worker"
 )
@@ -25,8 +26,6 @@ const (
 	// lastLook is how long before the end of the run a lone node is looked at. There are no faults
 	// any more then.
 	lastLook = 3500 * time.Millisecond
-	// lookGrace is how long a library may take to delete keys after its last call has returned.
-	lookGrace = 400 * time.Millisecond
 )
 
 // lookOften looks for keys left behind every lookEvery until ctx ends. A lone node may have no time
@@ -81,7 +80,7 @@ func (t *torturer) look(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
-	wait(ctx, lookGrace)
+	wait(ctx, judge.Grace)
 	if ctx.Err() == nil {
 		t.count(ctx)
 	}
@@ -126,14 +125,13 @@ func (t *torturer) ask(i int, p *place) []history.Look {
 	defer conn.Close()
 	var looks []history.Look
 	for name, key := range t.options.keys() {
-		at := worker.Now()
 		reply, err := conn.Do("PTTL", key)
 		left, ok := reply.(int64)
 		if err != nil || !ok {
 			return looks
 		}
 		looks = append(looks, history.Look{
-			At: at, Node: i + 1, Name: name, Found: left != -2, Left: time.Duration(left) * time.Millisecond,
+			At: worker.Now(), Node: i + 1, Name: name, Found: left != -2, Left: time.Duration(left) * time.Millisecond,
 		})
 	}
 	return looks

@@ -112,7 +112,7 @@ type Fault struct {
 
 // Look says whether a node had the key of a lock at a time at which all workers were told to rest.
 type Look struct {
-	At    int64
+	At    int64 // when the node had answered: a worker that called before may have made the key
 	Node  int
 	Name  string
 	Left  time.Duration // of the key's TTL, if Found

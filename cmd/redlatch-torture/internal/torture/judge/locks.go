@@ -104,6 +104,9 @@ func (f *Findings) tokens(holds []history.Hold) {
 	later(func(h history.Hold) int64 { return min(h.From, h.Until) }, func(h history.Hold) int64 { return h.End }, "held after the end of")
 }
 
+// Grace is how long a library may take to delete keys after a call has returned.
+const Grace = 400 * time.Millisecond
+
 // orphans looks for keys that were found while no worker had or wanted the lock.
 func (f *Findings) orphans(h *history.History) {
 	// wanted is a time in which a worker may have a key of a name. If the worker died, or could not
@@ -113,11 +116,11 @@ func (f *Findings) orphans(h *history.History) {
 	kept := int64(max(h.TTL, h.Kept))
 	const margin = int64(250 * time.Millisecond)
 	for _, hold := range h.Holds {
-		to := hold.Released
+		to := hold.Released + int64(Grace)
 		switch {
-		case to == 0 && hold.Died != 0:
+		case hold.Released == 0 && hold.Died != 0:
 			to = hold.Died + kept + margin
-		case to == 0:
+		case hold.Released == 0:
 			to = h.End
 		case !hold.Confirmed:
 			to = hold.Released + kept + margin
@@ -125,11 +128,11 @@ func (f *Findings) orphans(h *history.History) {
 		by[hold.Name] = append(by[hold.Name], wanted{hold.Call, to})
 	}
 	for _, a := range h.Failed {
-		to := a.End
+		to := a.End + int64(Grace)
 		switch {
-		case to == 0 && a.Died != 0:
+		case a.End == 0 && a.Died != 0:
 			to = a.Died + kept + margin
-		case to == 0:
+		case a.End == 0:
 			to = h.End
 		}
 		by[a.Name] = append(by[a.Name], wanted{a.Call, to})
