@@ -33,17 +33,16 @@ type holdings struct {
 // keep works under the lock for a while, and records how long it was valid. It returns
 // when the lock is lost or done is closed, too.
 func (h *holdings) keep(lock *redlatch.Lock, work time.Duration, done <-chan struct{}) {
-	now := time.Since(h.start)
-	held := holding{name: lock.Name(), token: lock.Token(), from: now, to: now}
+	held := holding{name: lock.Name(), token: lock.Token(), from: time.Since(h.start)}
 	timer := time.NewTimer(work)
 	defer timer.Stop()
-	lost := false
+	valid, lost := false, false
 	for over := false; ; {
 		now := time.Since(h.start) // before the lock is asked: it was valid then
 		if lost = lock.Err() != nil; lost {
 			break
 		}
-		held.to = now
+		held.to, valid = now, true
 		if over {
 			break
 		}
@@ -60,7 +59,9 @@ func (h *holdings) keep(lock *redlatch.Lock, work time.Duration, done <-chan str
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.all = append(h.all, held)
+	if valid { // else it was over before its holder knew of it, and may be earlier than what others recorded since
+		h.all = append(h.all, held)
+	}
 	if lost {
 		h.lost++
 	}

@@ -1,6 +1,13 @@
 package storm
 
-import "testing"
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/redlatchtest"
+)
 
 // The judge finds what it is there for, and nothing else.
 func TestHoldingsJudge(t *testing.T) {
@@ -24,4 +31,30 @@ func TestHoldingsJudge(t *testing.T) {
 			t.Errorf("%s: %d found, want %d: %q", c.what, len(wrong), c.wrong, wrong)
 		}
 	}
+}
+
+// A holder that looks at its lock only when it has run out may do so after the next one has had it.
+func TestHoldingsOfALockThatIsOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := redlatchtest.New(t, redlatch.Config{TTL: time.Second})
+		h := holdings{start: time.Now()}
+		over, err := client.Lock(t.Context(), "a", redlatch.WithoutRenewal())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		next, err := client.Lock(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.keep(next, time.Millisecond, nil)
+		if err := next.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h.keep(over, time.Millisecond, nil)
+		if wrong := h.judge(); len(wrong) > 0 || h.lost != 1 {
+			t.Errorf("%d lost, %q", h.lost, wrong)
+		}
+	})
 }
