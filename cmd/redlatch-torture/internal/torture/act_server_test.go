@@ -237,3 +237,50 @@ func TestSentinelsFailBack(t *testing.T) {
 		t.Errorf("the master is %s, and was %s", after, before)
 	}
 }
+
+// With half-open the server has closed all connections, that of a client which waits for its messages too.
+func TestHalfOpen(t *testing.T) {
+	torturer, p := alone(t)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	var clients [2]*redlatch.Client
+	for i := range clients {
+		client, err := redlatch.Open(torturer.config(torturer.options.TTL))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		clients[i] = client
+	}
+	if _, err := clients[0].Lock(ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	waiting, give := context.WithCancel(ctx)
+	waited := make(chan error, 1)
+	go func() {
+		_, err := clients[1].Lock(waiting, "a")
+		waited <- err
+	}()
+	subscribed := func() error {
+		list := ask(t, p, "CLIENT", "LIST", "TYPE", "pubsub")
+		if list == "" {
+			return errors.New("nobody has subscribed")
+		}
+		return nil
+	}
+	if err := until(ctx, subscribed); err != nil {
+		t.Fatal(err)
+	}
+	undo, err := torturer.begin(ctx, item{kind: halfOpen}, []*place{p}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list := ask(t, p, "CLIENT", "LIST"); strings.Count(list, "\n") != 1 { // of the connection that asks
+		t.Errorf("the server still has connections:\n%s", list)
+	}
+	if err := undo(); err != nil {
+		t.Fatal(err)
+	}
+	give()
+	<-waited
+}
