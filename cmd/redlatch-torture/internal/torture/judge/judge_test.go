@@ -94,6 +94,10 @@ func TestOverlaps(t *testing.T) {
 			holds:  []history.Hold{knowsLate, hold(2, 550, 560, 1600, 2)},
 			faults: []history.Fault{step(500, time.Second)}, outside: 1, locks: Linearizable,
 		},
+		"a step when both held already": {
+			holds:  []history.Hold{hold(1, 0, 1, 700, 1), hold(2, 5, 600, 1600, 2)},
+			faults: []history.Fault{step(900, time.Second)}, inside: 1, locks: Violated,
+		},
 		"a step while the holder waited": {
 			holds:  []history.Hold{hold(1, 0, 5000, 6000, 1), hold(2, 0, 5500, 5600, 2)},
 			faults: []history.Fault{step(500, time.Second)}, inside: 1, locks: Violated,
@@ -131,6 +135,8 @@ func TestTokens(t *testing.T) {
 		"repeated":                      {[]history.Hold{hold(1, 0, 1, 10, 5), hold(2, 12, 13, 20, 5)}, 1},
 		"smaller, though it waited":     {[]history.Hold{hold(1, 0, 1, 10, 5), hold(2, 0, 11, 20, 4)}, 1},
 		"smaller, called under another": {[]history.Hold{hold(1, 0, 1, 1000, 5), hold(2, 2, 500, 600, 4)}, 1},
+		"smaller twice":                 {[]history.Hold{hold(1, 0, 1, 10, 5), hold(2, 12, 13, 20, 3), hold(1, 22, 23, 30, 4)}, 2},
+		"none, though others have":      {[]history.Hold{hold(1, 0, 1, 10, 5), hold(2, 12, 13, 20, 0)}, 1},
 		"both at once, in either order": {[]history.Hold{hold(1, 0, 10, 100, 5), hold(2, 0, 11, 100, 4)}, 0},
 		"over before it was known":      {[]history.Hold{late, hold(1, 2600, 2601, 2700, 6)}, 0},
 		"of a library without":          {[]history.Hold{hold(1, 0, 1, 10, 0), hold(2, 2, 11, 20, 0)}, 0},
@@ -159,6 +165,12 @@ func TestRefused(t *testing.T) {
 	f := Judge(h, time.Minute)
 	if len(f.Refused) != 1 || f.Refused[0].Name != "q" || f.Refused[0].For < 4*time.Second || f.Refused[0].For > 5*time.Second {
 		t.Errorf("%+v", f.Refused)
+	}
+	h = past()
+	h.Parts = map[string]int{"p": 1}
+	h.Probes = []history.Attempt{{Name: "p", Call: 89_000 * ms, End: 90_000 * ms, Acquired: true}, {Name: "p", Call: 92_000 * ms, End: 93_000 * ms}}
+	if never := Judge(h, time.Minute).Refused; len(never) != 2 || never[1].For != 10*time.Second {
+		t.Errorf("not locked again until the end: %+v", never)
 	}
 	if a := f.Availability; a.QuorumUp != 35*time.Second || a.Tried-a.Served > 62 || a.Tried-a.Served < 58 {
 		t.Errorf("%+v", a)
@@ -190,9 +202,15 @@ func TestOrphans(t *testing.T) {
 	died.Released, died.Died = 0, 50_100*ms
 	unsure := hold(1, 60_000, 60_001, 60_002, 4)
 	unsure.Confirmed = false
-	h := past(hold(1, 0, 1, 10, 1), hold(2, 20_000, 20_001, 20_010, 2), died, unsure)
-	h.Failed = []history.Attempt{{Name: "a", Call: 30_000 * ms, End: 30_100 * ms}}
-	h.Faults = []history.Fault{{Kind: "partition", Nodes: []int{2}, Began: 8000 * ms, Ended: 9000 * ms, Out: 9500 * ms}}
+	held := hold(2, 98_000, 98_001, 0, 5)
+	held.Released = 0
+	h := past(hold(1, 0, 1, 10, 1), hold(2, 20_000, 20_001, 20_010, 2), died, unsure, held)
+	h.Failed = []history.Attempt{
+		{Name: "a", Call: 30_000 * ms, End: 30_100 * ms},
+		{Name: "a", Call: 70_000 * ms, Died: 70_100 * ms},
+		{Name: "a", Call: 96_000 * ms},
+	}
+	h.Faults = []history.Fault{{Kind: "partition", Nodes: []int{2}, Began: 8000 * ms, Ended: 9000 * ms, Out: 12_000 * ms}}
 	for name, tt := range map[string]struct {
 		history.Look
 		looks, orphans int
@@ -208,11 +226,35 @@ func TestOrphans(t *testing.T) {
 		"of a dead worker":          {look(52_000, 1), 0, 0},
 		"longer than its TTL":       {look(54_000, 1), 1, 1},
 		"of an unconfirmed release": {look(62_000, 1), 0, 0},
+		"of one that died trying":   {look(72_000, 1), 0, 0},
+		"long after it died":        {look(73_000, 1), 1, 1},
+		"of one that tries still":   {look(97_000, 1), 0, 0},
+		"of one that holds still":   {look(99_000, 1), 0, 0},
+		"a node that was out after": {look(13_000, 2), 0, 0},
 		"nothing there":             {history.Look{At: 10_000 * ms, Node: 1, Name: "a"}, 1, 0},
 	} {
 		h.Looks = []history.Look{tt.Look}
 		if f := Judge(h, time.Minute); f.Looks != tt.looks || len(f.Orphans) != tt.orphans {
 			t.Errorf("%s: %d looks, %d orphans; want %d, %d", name, f.Looks, len(f.Orphans), tt.looks, tt.orphans)
+		}
+	}
+}
+
+// Several servers that are one node: a fault of one is a fault of the node until it is over, whether or not the node
+// votes by then. Keys may stay for longer than the TTL.
+func TestOrphansOfSeveralServers(t *testing.T) {
+	died := hold(1, 1000, 1001, 1100, 1)
+	died.Released, died.Died = 0, 1100*ms
+	h := past(died)
+	h.Kept, h.Labels = 5*time.Second, []string{"the master", "a replica"}
+	h.Faults = []history.Fault{
+		{Kind: "kill", Nodes: []int{1}, Began: 30_000 * ms, Ended: 31_000 * ms, Out: 60_000 * ms},
+		{Kind: "stop", Workers: []int{1}, Began: 50_000 * ms, Ended: 51_000 * ms},
+	}
+	for at, orphans := range map[int64]int{5000: 0, 7000: 1, 32_000: 0, 37_000: 1, 50_500: 1} {
+		h.Looks = []history.Look{{At: at * ms, Node: 2, Name: "a", Found: true}}
+		if f := Judge(h, time.Minute); len(f.Orphans) != orphans {
+			t.Errorf("at %d ms: %d orphans, want %d", at, len(f.Orphans), orphans)
 		}
 	}
 }

@@ -66,17 +66,14 @@ func stepped(steps []int64, from, to int64) bool {
 // if it called after the other one had acquired the lock, or acquired the lock after the hold of the
 // other one had ended.
 func (f *Findings) tokens(holds []history.Hold) {
-	var guarded []history.Hold
-	for _, h := range holds {
-		if h.Token != 0 {
-			guarded = append(guarded, h)
-		}
+	if !slices.ContainsFunc(holds, func(h history.Hold) bool { return h.Token != 0 }) {
+		return // the library has none
 	}
 	found := map[history.Hold]bool{}
 	later := func(by func(history.Hold) int64, ended func(history.Hold) int64, rule string) {
-		calls := slices.Clone(guarded)
+		calls := slices.Clone(holds)
 		slices.SortFunc(calls, func(a, b history.Hold) int { return cmp.Compare(by(a), by(b)) })
-		ends := slices.Clone(guarded)
+		ends := slices.Clone(holds)
 		slices.SortFunc(ends, func(a, b history.Hold) int { return cmp.Compare(ended(a), ended(b)) })
 		var writer, reader history.Hold // those with the largest tokens so far
 		next := 0

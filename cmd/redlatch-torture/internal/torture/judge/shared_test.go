@@ -111,6 +111,7 @@ func TestSetsAndSlots(t *testing.T) {
 		return h
 	}
 	set := hold(1, 0, 1, 10, 5)
+	set.Lost = true
 	h := past()
 	h.Names, h.Slots = []string{"a", "b", "c#0", "c#1"}, []string{"c#0", "c#1"}
 	h.Holds = []history.Hold{
@@ -122,6 +123,9 @@ func TestSetsAndSlots(t *testing.T) {
 	f := Judge(h, time.Minute)
 	if len(f.Overlaps) != 1 || f.Overlaps[0].Name != "b" || len(f.Tokens) != 0 || len(f.Strange) != 1 {
 		t.Errorf("overlaps %v, tokens %v, strange %v", f.Overlaps, f.Tokens, f.Strange)
+	}
+	if want := (Waits{Median: 2 * time.Millisecond, P99: 9 * time.Millisecond, Max: 9 * time.Millisecond}); f.Waits != want || f.KnownLost != 1 {
+		t.Errorf("%+v, %d known lost", f.Waits, f.KnownLost)
 	}
 	if want := (Together{Sets: 1, Permits: 2, MostPermits: 2}); f.Together != want || f.Acquisitions != 4 || f.GaveUp != 1 {
 		t.Errorf("%+v, %d acquisitions, %d given up", f.Together, f.Acquisitions, f.GaveUp)
