@@ -171,6 +171,49 @@ func TestJudge(t *testing.T) {
 			m.hold(m.a, "client1-0-0-1", 1, time.Second).Ended()
 			m.hold(m.b, "client2-0-0-1", 2, time.Second)
 		}},
+		{"two holders, when a clock has been stepped", "", func(m *made) {
+			m.Judge.Outlaw = true
+			m.hold(m.a, "client1-0-0-1", 1, time.Second)
+			m.hold(m.b, "client2-0-0-1", 2, time.Second)
+		}},
+		{"a holder beside one of another library", "mutual exclusion", func(m *made) {
+			m.Judge.ForeignHolds("lock-a", "foreign")
+			m.hold(m.a, "client1-0-0-1", 1, time.Second)
+		}},
+		{"one of another library beside a holder", "mutual exclusion", func(m *made) {
+			m.hold(m.a, "client1-0-0-1", 1, time.Second)
+			m.Judge.ForeignHolds("lock-a", "foreign")
+		}},
+		{"a holder beside one of another library, when a clock has been stepped", "", func(m *made) {
+			m.Judge.Outlaw = true
+			m.Judge.ForeignHolds("lock-a", "foreign")
+			m.hold(m.a, "client1-0-0-1", 1, time.Second)
+		}},
+		{"one after one of another library", "", func(m *made) {
+			m.Judge.ForeignHolds("lock-a", "foreign")
+			m.Judge.ForeignOver("lock-a", "foreign")
+			m.hold(m.a, "client1-0-0-1", 1, time.Second)
+		}},
+		{"run out, and held again", "a lapsed lock is not resurrected", func(m *made) {
+			lease := m.lease(m.a, "client1-0-0-1", 1, time.Second)
+			m.Judge.Acquired(m.a, "lock-a", "client1-0-0-1", lease)
+			time.Sleep(2 * time.Second)
+			lease.err = errors.New("lost")
+			m.Judge.Look("lock-a")
+			lease.until = m.a.Clock().Now().Add(time.Second)
+			m.Judge.Look("lock-a")
+		}},
+		{"run out, and says that it is held", "a holder knows", func(m *made) {
+			m.hold(m.a, "client1-0-0-1", 1, time.Second)
+			time.Sleep(2 * time.Second)
+			m.Judge.Look("lock-a")
+		}},
+		{"run out while its process is stopped", "", func(m *made) {
+			m.hold(m.a, "client1-0-0-1", 1, time.Second)
+			m.a.Pause(3*time.Second, false)
+			time.Sleep(2 * time.Second)
+			m.Judge.Look("lock-a")
+		}},
 		{"readers together", "", func(m *made) {
 			m.read(m.a, "client1-0-0-1", 1, time.Second)
 			m.read(m.b, "client2-0-0-1", 1, time.Second)
