@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,8 +79,19 @@ func (n *Node) connectAnew(ctx context.Context) error {
 	case <-h.done:
 		return h.err
 	case <-ctx.Done():
-		return driver.NotSent(errors.New("still connecting"))
+		return driver.NotSent(errors.New(n.link.connecting()))
 	}
+}
+
+// connecting says what a caller has not waited for, and how the last handshake failed: where one takes
+// longer than a step, hardly any caller would learn that.
+func (l *link) connecting() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failure == nil {
+		return "still connecting"
+	}
+	return "still connecting; the try before failed: " + strings.TrimPrefix(l.failure.Error(), driver.ErrNotSent.Error()+": ")
 }
 
 // join returns the handshake under way, or starts one. If the last one has just failed, it returns

@@ -61,6 +61,35 @@ func TestServerThatCannotBeLookedAt(t *testing.T) {
 	})
 }
 
+// unready is a connection that is never made, which is known after a while only.
+type unready struct{ scripted }
+
+func (*unready) Do(context.Context, ...string) (driver.Reply, error) {
+	time.Sleep(time.Second)
+	return driver.Reply{}, driver.NotSent(errors.New("no TLS there"))
+}
+
+// Callers whose time is over while the server is being connected to are told why that has failed before.
+func TestStillConnecting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := New(&unready{}, Options{
+			Name: "n", Census: NewCensus([]string{"n"}), Agreement: admission.Agreement{Deployment: "d", Nodes: []string{"n"}, MaxTTL: time.Second, NoQuarantine: true},
+			ConnectTimeout: 2 * time.Second, Patience: time.Second, Logger: slog.New(slog.DiscardHandler),
+		})
+		defer n.Close()
+		for try, want := range []string{"not sent: still connecting", "not sent: still connecting; the try before failed: no TLS there"} {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			a := n.Extend(ctx, vote.Extend{Key: "x", ID: "mine", TTL: time.Second})
+			cancel()
+			if a.Verdict != vote.NotSent || a.Err.Error() != want {
+				t.Errorf("try %d: %v, %v, want %s", try, a.Verdict, a.Err, want)
+			}
+			time.Sleep(2 * time.Second)
+		}
+	})
+}
+
 // demoted is a connection, of those that look for the master, to a server that is made a replica when replica is set.
 type demoted struct {
 	scripted
