@@ -88,8 +88,8 @@ type Config struct {
 
 	// KeyTemplate turns the name of a lock into its key: the name replaces {name}, as in
 	// "redlock:{name}". The braces are not part of the key. All clients that share locks must have
-	// the same, which nobody checks: with another, a name is another lock. Defaults to the name
-	// itself.
+	// the same, which nobody checks: with another, a name is another lock. It must not begin with
+	// redlatch:, as the library's own keys do. Defaults to the name itself.
 	KeyTemplate string
 
 	// Label tells others who holds the lock or waits for it. It is printable and has 64 bytes at
@@ -256,6 +256,7 @@ func (c Config) complete() (Config, []endpoint, error) {
 		check(!c.acknowledged() || c.Replicas.Timeout <= (maxNodeTimeout-c.NodeTimeout)/2 || c.NodeTimeout > maxNodeTimeout,
 			"Config.Replicas.Timeout is %v: twice this and NodeTimeout, %v, must be %v together at most", c.Replicas.Timeout, c.NodeTimeout, maxNodeTimeout),
 		check(strings.Count(c.KeyTemplate, nameMark) == 1, "Config.KeyTemplate is %q: it must contain %s once", c.KeyTemplate, nameMark),
+		check(!strings.HasPrefix(c.KeyTemplate, node.KeyPrefix), "Config.KeyTemplate is %q: this library's own keys begin with %s: begin otherwise", c.KeyTemplate, node.KeyPrefix),
 		check(isDeploymentName(c.Deployment), "Config.Deployment is %q: use up to 64 letters, digits, dots and dashes", c.Deployment),
 		check(c.MaxTTL <= admission.MaxMaxTTL, "Config.MaxTTL is %v: it must be %v at most, as a node that restarted is kept out for MaxTTL; a lock is renewed while it is held, so it may last longer", c.MaxTTL, admission.MaxMaxTTL),
 		check(!c.Durable || !c.NoQuarantine, "Config.Durable: with NoQuarantine every node votes at once: leave one of the two out"),

@@ -50,6 +50,7 @@ func TestInvalidConfig(t *testing.T) {
 		{"the longest Replicas.Timeout", redlatch.Config{Nodes: []string{url}, Replicas: redlatch.Replicas{Count: 1, Timeout: math.MaxInt64}}, []string{"Config.Replicas.Timeout", "NodeTimeout", "50ms"}},
 		{"template without name", redlatch.Config{Nodes: []string{url}, KeyTemplate: "lock:"}, []string{"Config.KeyTemplate", "{name}"}},
 		{"template with the name twice", redlatch.Config{Nodes: []string{url}, KeyTemplate: "{name}{name}"}, []string{"Config.KeyTemplate", "once"}},
+		{"template of the library's own keys", redlatch.Config{Nodes: []string{url}, KeyTemplate: "redlatch:{name}"}, []string{"Config.KeyTemplate", "redlatch:", "begin otherwise"}},
 		{"long label", redlatch.Config{Nodes: []string{url}, Label: strings.Repeat("x", 65)}, []string{"Config.Label", "64"}},
 		{"label that is no UTF-8", redlatch.Config{Nodes: []string{url}, Label: "a\xff"}, []string{"Config.Label", "printable"}},
 		{"label with a line break", redlatch.Config{Nodes: []string{url}, Label: "a\nb"}, []string{"Config.Label", "printable"}},
