@@ -53,26 +53,16 @@ func (c *Client) Reset(ctx context.Context, address string) error {
 
 // atNode calls do with the node that has the address. op is what errors call it.
 func (c *Client) atNode(ctx context.Context, address, op string, do func(member, context.Context) error) error {
-	if err := checkContext(ctx); err != nil {
-		return err
-	}
-	if err := c.enter(); err != nil {
-		return err
-	}
-	defer c.calls.Done()
-	n := c.node(address)
-	if n == nil {
-		return c.noNode(address)
-	}
-	ctx, end := c.whileOpen(ctx) // a node may hang, and Close waits for this call
-	defer end()
-	if err := do(n, ctx); err != nil {
-		if c.life.Err() != nil {
-			err = fmt.Errorf("%w; %w", ErrClosed, err)
+	return c.untilClose(ctx, func(ctx context.Context) error { // a node may hang
+		n := c.node(address)
+		if n == nil {
+			return c.noNode(address)
 		}
-		return fmt.Errorf("%s %s: %w", op, n.Name(), err)
-	}
-	return nil
+		if err := do(n, ctx); err != nil {
+			return fmt.Errorf("%s %s: %w", op, n.Name(), err)
+		}
+		return nil
+	})
 }
 
 // node returns the node with this name or URL, or nil.

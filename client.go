@@ -364,6 +364,24 @@ func (c *Client) whileOpen(ctx context.Context) (either context.Context, stop fu
 	return either, func() { life(); cancel() }
 }
 
+// untilClose calls do, unless the client is closed. Close ends the ctx of do, and waits for it.
+func (c *Client) untilClose(ctx context.Context, do func(context.Context) error) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
+	if err := c.enter(); err != nil {
+		return err
+	}
+	defer c.calls.Done()
+	ctx, end := c.whileOpen(ctx)
+	defer end()
+	err := do(ctx)
+	if err != nil && c.life.Err() != nil {
+		return fmt.Errorf("%w; %w", ErrClosed, err)
+	}
+	return err
+}
+
 // answers turns the nodes' votes into the answers that an error lists.
 func (c *Client) answers(votes []vote.Answer) []NodeAnswer {
 	answers := make([]NodeAnswer, len(c.nodes))

@@ -127,11 +127,20 @@ func Permits(ctx context.Context, config Config, name string) ([]Listed, []NodeA
 	})
 }
 
-// List is the function [List] for the client's nodes. For a client of package goredis or
-// redlatchtest, whose nodes have no URLs, the error wraps ErrInvalid. List is the only way to list
-// the locks in ZooKeeper and etcd. There it asks for each lock. Left is then the whole TTL of the holder, which
-// runs from its last extension: only the holder knows when that was. Nothing is Foreign there.
-func (c *Client) List(ctx context.Context, pattern string) ([]Listed, []NodeAnswer, error) {
+// List is the function [List] for the client's nodes. Close ends it, and the error is then ErrClosed.
+// For a client of package goredis or redlatchtest, whose nodes have no URLs, the error wraps
+// ErrInvalid. List is the only way to list the locks in ZooKeeper and etcd. There it asks for each
+// lock. Left is then the whole TTL of the holder, which runs from its last extension: only the holder
+// knows when that was. Nothing is Foreign there.
+func (c *Client) List(ctx context.Context, pattern string) (locks []Listed, nodes []NodeAnswer, err error) {
+	err = c.untilClose(ctx, func(ctx context.Context) (err error) {
+		locks, nodes, err = c.list(ctx, pattern)
+		return err
+	})
+	return locks, nodes, err
+}
+
+func (c *Client) list(ctx context.Context, pattern string) ([]Listed, []NodeAnswer, error) {
 	s, is := c.store()
 	if !is {
 		return List(ctx, c.config, pattern)
@@ -145,9 +154,17 @@ func (c *Client) List(ctx context.Context, pattern string) ([]Listed, []NodeAnsw
 	})
 }
 
-// Waiters is the function [Waiters] for the client's nodes. If these have no URLs, the error is that
-// of Client.List.
-func (c *Client) Waiters(ctx context.Context, name string) ([]Waiter, error) {
+// Waiters is the function [Waiters] for the client's nodes. If these have no URLs, or the client is
+// closed, the error is that of Client.List.
+func (c *Client) Waiters(ctx context.Context, name string) (waiting []Waiter, err error) {
+	err = c.untilClose(ctx, func(ctx context.Context) (err error) {
+		waiting, err = c.waiters(ctx, name)
+		return err
+	})
+	return waiting, err
+}
+
+func (c *Client) waiters(ctx context.Context, name string) ([]Waiter, error) {
 	s, is := c.store()
 	if !is {
 		return Waiters(ctx, c.config, name)
@@ -164,13 +181,18 @@ func (c *Client) Waiters(ctx context.Context, name string) ([]Waiter, error) {
 	return nil, err
 }
 
-// Permits is the function [Permits] for the client's nodes. If these have no URLs, the error is that
-// of Client.List. ZooKeeper and etcd have no permits: the error wraps ErrInvalid, too.
-func (c *Client) Permits(ctx context.Context, name string) ([]Listed, []NodeAnswer, error) {
+// Permits is the function [Permits] for the client's nodes. If these have no URLs, or the client is
+// closed, the error is that of Client.List. ZooKeeper and etcd have no permits: the error wraps
+// ErrInvalid, too.
+func (c *Client) Permits(ctx context.Context, name string) (permits []Listed, nodes []NodeAnswer, err error) {
 	if _, is := c.store(); is {
 		return nil, nil, errNoPermits
 	}
-	return Permits(ctx, c.config, name)
+	err = c.untilClose(ctx, func(ctx context.Context) (err error) {
+		permits, nodes, err = Permits(ctx, c.config, name)
+		return err
+	})
+	return permits, nodes, err
 }
 
 func checkPattern(pattern string) error {
@@ -334,13 +356,6 @@ const lookups = 16
 
 // look asks a store what it has of the locks that choose returns: of one name, or of all where of is "".
 func (c *Client) look(ctx context.Context, s store, of string, choose func(context.Context) ([]string, vote.Answer)) ([]Listed, []NodeAnswer, error) {
-	if err := checkContext(ctx); err != nil {
-		return nil, nil, err
-	}
-	if err := c.enter(); err != nil {
-		return nil, nil, err
-	}
-	defer c.calls.Done()
 	if err := c.usable(); err != nil {
 		return nil, nil, err
 	}
