@@ -129,8 +129,8 @@ type Config struct {
 	// noeviction). Otherwise such a node is logged once. Defaults to false.
 	Strict bool
 
-	// TLS is used for rediss:// URLs. Defaults to the system's roots and the
-	// URL's host name.
+	// TLS is for rediss:// URLs, and refused if one of Nodes is without TLS. Defaults to the system's
+	// roots and the URL's host name.
 	TLS *tls.Config
 
 	// Logger gets, at Warn, lost locks, nodes that may evict locks, and nodes in quarantine, each

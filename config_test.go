@@ -1,6 +1,7 @@
 package redlatch_test
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
@@ -55,6 +56,7 @@ func TestInvalidConfig(t *testing.T) {
 		{"label that is no UTF-8", redlatch.Config{Nodes: []string{url}, Label: "a\xff"}, []string{"Config.Label", "printable"}},
 		{"label with a line break", redlatch.Config{Nodes: []string{url}, Label: "a\nb"}, []string{"Config.Label", "printable"}},
 		{"deployment", redlatch.Config{Nodes: []string{url}, Deployment: "a b"}, []string{"Config.Deployment", "letters"}},
+		{"TLS for a URL without it", redlatch.Config{Nodes: []string{url}, TLS: new(tls.Config)}, []string{"Config.Nodes[0]", "TLS is given", "rediss://"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

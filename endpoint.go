@@ -64,7 +64,9 @@ func (c Config) endpoints() ([]endpoint, error) {
 		if err != nil {
 			return nil, invalid("Config.Nodes[%d]: %w", i, err)
 		}
-		options.Secure(c.TLS)
+		if err := options.Secure(c.TLS); err != nil {
+			return nil, invalid("Config.Nodes[%d]: %w", i, err)
+		}
 		options.ConnectTimeout = connectTimeout(c.NodeTimeout)
 		for _, key := range []string{name, options.Place()} {
 			if first, ok := seen[key]; ok && first != i {

@@ -2,6 +2,7 @@ package legacy_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"strings"
@@ -232,6 +233,7 @@ func TestFailures(t *testing.T) {
 		"at least 1s":        {URL: "redis://127.0.0.1:1", Timeout: -time.Second},
 		"Config.KeyTemplate": {URL: "redis://127.0.0.1:1", Timeout: time.Second, KeyTemplate: "lock"},
 		"{name} once":        {URL: "redis://127.0.0.1:1", Timeout: time.Second, KeyTemplate: "lock.{name}.{name}"},
+		"TLS is given":       {URL: "redis://127.0.0.1:1", Timeout: time.Second, TLS: new(tls.Config)},
 		"Config.URL":         {Timeout: time.Second},
 	} {
 		if _, err := legacy.Open(config); !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), text) {

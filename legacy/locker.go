@@ -26,7 +26,7 @@ type Config struct {
 	// KeyTemplate makes the key from the lock's name, which replaces {name}. Defaults to
 	// "lock.{name}", as in the Redis documentation.
 	KeyTemplate string
-	// TLS is used for rediss:// URLs. Defaults to the system's roots and the
+	// TLS is for a rediss:// URL, and refused with another. Defaults to the system's roots and the
 	// URL's host name.
 	TLS *tls.Config
 }
@@ -75,7 +75,9 @@ func Open(config Config) (*Locker, error) {
 	if options.Cluster {
 		return nil, invalid("Config.URL is that of a Cluster: an old lock is on one server; name that one alone, without cluster")
 	}
-	options.Secure(config.TLS)
+	if err := options.Secure(config.TLS); err != nil {
+		return nil, invalid("Config.URL: %w", err)
+	}
 	options.ConnectTimeout = connectPatience
 	conn, err := redisconn.New(options)
 	if err != nil {

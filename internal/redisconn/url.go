@@ -191,11 +191,14 @@ func nodeName(o Options) string {
 	return name
 }
 
-// Secure adds the TLS settings of base, if any, to those of the URL. The URL decides whether TLS is
-// used at all.
-func (o *Options) Secure(base *tls.Config) {
-	if base == nil || o.TLS == nil {
-		return
+// Secure adds the TLS settings of base, if any, to those of the URL. A URL without TLS refuses them: what is meant
+// to be secret would be sent in the clear.
+func (o *Options) Secure(base *tls.Config) error {
+	switch {
+	case base == nil:
+		return nil
+	case o.TLS == nil:
+		return fmt.Errorf("TLS is given, and %s is reached without it: write rediss://, or leave TLS out", o.Place())
 	}
 	config := base.Clone()
 	if config.ServerName == "" {
@@ -203,4 +206,5 @@ func (o *Options) Secure(base *tls.Config) {
 	}
 	config.InsecureSkipVerify = config.InsecureSkipVerify || o.TLS.InsecureSkipVerify
 	o.TLS = config
+	return nil
 }

@@ -276,17 +276,15 @@ func FuzzRedact(f *testing.F) {
 	})
 }
 
-// The caller's TLS settings are used with rediss:// only, and never undo what
-// the URL says.
+// The caller's TLS settings are for rediss:// only, and never undo what the URL says.
 func TestSecure(t *testing.T) {
 	t.Parallel()
 	plain, _, err := Parse("redis://example:7")
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain.Secure(&tls.Config{ServerName: "other"})
-	if plain.TLS != nil {
-		t.Error("a plain URL was given TLS")
+	if err := plain.Secure(&tls.Config{ServerName: "other"}); err == nil || plain.TLS != nil {
+		t.Errorf("a plain URL was given TLS: %v", err)
 	}
 
 	parse := func(url string, base *tls.Config) *tls.Config {
@@ -295,7 +293,9 @@ func TestSecure(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.Secure(base)
+		if err := o.Secure(base); err != nil {
+			t.Fatal(err)
+		}
 		return o.TLS
 	}
 	if c := parse("rediss://example:7", nil); c == nil || c.ServerName != "example" || c.InsecureSkipVerify {
