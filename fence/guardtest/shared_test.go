@@ -423,9 +423,9 @@ func TestRedisSharedKeep(t *testing.T) {
 	eachRedis(t, func(t *testing.T, server *redistest.Server, eval fence.Eval) {
 		ctx, guard := t.Context(), fence.Redis{Eval: eval, Keep: 24 * time.Hour}
 		now, hour := uint64(time.Now().UnixMicro()), uint64(time.Hour.Microseconds())
-		reader := now - 48*hour
-		do(t, server, "SET", "redlatch:{a}:guard:a", fmt.Sprint(now-47*hour)) // as a writer left it
-		wantStale(t, guard.EnterShared(ctx, "a", reader), reader, now-47*hour)
+		reader := now - 14*hour
+		do(t, server, "SET", "redlatch:{a}:guard:a", fmt.Sprint(now-13*hour)) // as a writer left it
+		wantStale(t, guard.EnterShared(ctx, "a", reader), reader, now-13*hour)
 		do(t, server, "DEL", "redlatch:{a}:guard:a") // it has expired
 		if err := guard.EnterShared(ctx, "a", reader); !errors.Is(err, fence.ErrStale) || do(t, server, "EXISTS", "redlatch:{a}:guard:a") != "0" {
 			t.Errorf("%v: a reader that came before the forgotten writer is let in, or has made a guard", err)
