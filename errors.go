@@ -78,9 +78,12 @@ type NodeAnswer struct {
 	Err error
 }
 
-func (a NodeAnswer) String() string {
+func (a NodeAnswer) String() string { return a.Node + ": " + a.text() }
+
+// text is the answer without the node.
+func (a NodeAnswer) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s", a.Node, a.Verdict)
+	b.WriteString(a.Verdict.String())
 	if a.Verdict == VoteHeld {
 		b.WriteString(" (")
 		if a.Name != "" {
@@ -163,10 +166,20 @@ func (e *QuorumError) Error() string {
 	if yes >= e.Need {
 		b.WriteString(", but too late, or not under one token")
 	}
+	var texts []string // in the order of the first node that answered so
+	nodes := make(map[string][]string)
 	for _, a := range e.Nodes {
-		if a.Verdict != VoteGranted {
-			fmt.Fprintf(&b, "; %s", a)
+		if a.Verdict == VoteGranted {
+			continue
 		}
+		text := a.text()
+		if nodes[text] == nil {
+			texts = append(texts, text)
+		}
+		nodes[text] = append(nodes[text], a.Node)
+	}
+	for _, text := range texts {
+		fmt.Fprintf(&b, "; %s: %s", strings.Join(nodes[text], ", "), text)
 	}
 	return b.String()
 }

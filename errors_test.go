@@ -70,6 +70,20 @@ func TestErrorOfAQuorumThatCameTooLate(t *testing.T) {
 	}
 }
 
+// Nodes that gave the same answer are told of together: it may be a long one.
+func TestErrorOfNodesThatAgree(t *testing.T) {
+	t.Parallel()
+	other := errors.New("other settings")
+	e := &redlatch.QuorumError{Op: "lock", Name: "x", Need: 3, Of: 5, Nodes: []redlatch.NodeAnswer{
+		{Node: "a", Verdict: redlatch.VoteRefused, Err: other}, {Node: "b", Verdict: redlatch.VoteGranted}, {Node: "c"},
+		{Node: "d", Verdict: redlatch.VoteRefused, Err: other}, {Node: "e", Verdict: redlatch.VoteRefused, Err: errors.New("no rights")},
+	}}
+	want := "; a, d: " + redlatch.VoteRefused.String() + ": other settings; c: " + redlatch.VoteUnknown.String() + "; e: " + redlatch.VoteRefused.String() + ": no rights"
+	if !strings.HasSuffix(e.Error(), want) {
+		t.Errorf("%v\nwant at its end: %s", e, want)
+	}
+}
+
 // The error of a call that is for no name has none.
 func TestErrorWithoutAName(t *testing.T) {
 	t.Parallel()
