@@ -79,16 +79,20 @@ func slotIsAwayAmidItsAdmission(t *testing.T, binary string, brought bool) {
 	}
 
 	var held *redlatch.Lock
+	var failed error
 	over := make(chan struct{})
-	away := sync.OnceFunc(func() {
+	away := sync.OnceFunc(func() { // in a goroutine of the client, which must not end the test
 		defer close(over)
-		move(c.Masters[2])
-		locktest.Await(t, "the lock is held at the new master", func() (ok bool) {
-			var err error
-			held, err = holder.TryLock(t.Context(), name, redlatch.WithoutRenewal())
-			return err == nil
-		})
-		must(t, c.GiveSlots(locktest.Within(t, locktest.Patience), at, storm.SlotOf(name)))
+		ctx := locktest.Within(t, 2*locktest.Patience)
+		if failed = c.MoveSlot(ctx, storm.SlotOf(name), c.Masters[2], nil); failed != nil {
+			return
+		}
+		for held == nil && ctx.Err() == nil {
+			held, failed = holder.TryLock(ctx, name, redlatch.WithoutRenewal())
+		}
+		if held != nil {
+			failed = c.GiveSlots(ctx, at, storm.SlotOf(name))
+		}
 	})
 	late := locktest.OpenIn(t, c.config, hook.Surroundings{Dial: func(string) (driver.Conn, error) {
 		options, _, err := redisconn.Parse(c.config.Nodes[0])
@@ -99,6 +103,9 @@ func slotIsAwayAmidItsAdmission(t *testing.T, binary string, brought bool) {
 		lock, err := late.TryLock(t.Context(), name)
 		select {
 		case <-over:
+			if failed != nil {
+				t.Fatal(failed)
+			}
 			if err == nil && held.Err() == nil {
 				t.Fatalf("%q has two holders: the first for another %v", lock.Name(), time.Until(held.Until()))
 			}

