@@ -26,7 +26,8 @@ func lead(ctx context.Context, client *redlatch.Client, name string, work func(c
 	})
 }
 
-// follow calls changed with the label of the leader, "" for nobody, when it is another, until ctx is done.
+// follow calls changed with the label of the leader, "" for nobody, until ctx is done. It may be the same
+// label again: that of a process that leads anew, or after too few servers answered for a while.
 func follow(ctx context.Context, client *redlatch.Client, name string, changed func(leader string)) {
 	for holder, err := range client.Observe(ctx, name) {
 		if err != nil {
