@@ -20,7 +20,8 @@ type Commands = node.Way
 // The values of Config.Commands.
 const (
 	// CommandsAuto uses scripts if the node runs them. With NoQuarantine, a node that forbids
-	// scripts gets CommandsNative or, if it does not know those commands, CommandsWatch.
+	// scripts gets CommandsNative or, if it does not know those commands, CommandsWatch. Where it
+	// can do neither, Take still takes, and the key stays for its TTL.
 	CommandsAuto = node.AnyWay
 	// CommandsScript uses the scripts of redlatch.Client.Lock: Take asks whether the node is
 	// admitted, and raises the counter of fencing tokens.
@@ -31,7 +32,9 @@ const (
 	CommandsNative = node.Native
 	// CommandsWatch uses SET NX PX, then WATCH, MULTI and EXEC, which any server has. It uses up to
 	// four further connections to a node, and takes three round trips, or six to extend a lock that
-	// has more time left than that or a key without an expiry.
+	// has more time left than that or a key without an expiry. A node that is a Redis Cluster or
+	// behind package goredis has no transactions, and refuses Take, Extend and Release. With
+	// Config.Replicas every node refuses Extend.
 	CommandsWatch = node.Watch
 )
 

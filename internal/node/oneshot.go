@@ -118,7 +118,12 @@ func (n *Node) Take(ctx context.Context, way Way, r vote.Acquire) vote.Answer {
 	return n.first(way,
 		means{Scripts, "EVALSHA", func() vote.Answer { return n.Acquire(ctx, r) }},
 		means{Native, "SET NX", set},
-		means{Watch, "SET NX", set},
+		means{Watch, "SET NX", func() vote.Answer {
+			if _, ok := n.conn.(driver.Comparer); !ok {
+				return vote.Answer{Verdict: vote.Refused, Err: errNoTransaction} // the key could not be released
+			}
+			return set()
+		}},
 	)
 }
 

@@ -1,11 +1,14 @@
 package topology
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/storm"
 	"github.com/redlatch/redlatch/oneshot"
 )
@@ -29,5 +32,22 @@ func TestClusterOneShotWithoutScripts(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// There are no transactions in a Cluster. Nothing is taken there that they would have to release.
+func TestClusterOneShotByTransactions(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		config := locktest.Config(clusterURL(redistest.NewCluster(t, 3, redistest.Options{Binary: binary})))
+		shots := oneshots(t, config, oneshot.CommandsWatch)
+		locktest.Await(t, "it is refused", func() bool { // on a busy machine the Cluster may be late
+			taken, err := shots.Take(t.Context(), "x", "me", 20*time.Second)
+			if taken {
+				released, err := shots.Release(t.Context(), "x", "me")
+				t.Fatalf("it is taken; released: %t, %v", released, err)
+			}
+			return errors.Is(err, redlatch.ErrRefused)
+		})
 	})
 }
