@@ -156,8 +156,12 @@ func TestHTTPOptionalAndHeader(t *testing.T) {
 	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != 200 || string(body) != "false" {
 		t.Errorf("status %d, admitted %s", resp.StatusCode, body)
 	}
-	for token, want := range map[string]int{"bad": 400, "33": 200} {
+	for token, want := range map[string]int{"bad": 400, "33": 200, "34": 400} {
 		r := httptest.NewRequest("GET", "/a", nil)
+		if token == "34" { // as if a reader wrote
+			r.Method = "PUT"
+			r.Header.Set("X-Token-Shared", "true")
+		}
 		r.Header.Set("X-Token", token)
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
@@ -366,6 +370,9 @@ func TestTransport(t *testing.T) {
 	if r.Header.Get("X-Token") != "33" {
 		t.Error("the caller's request was changed")
 	}
+	if _, err := transport.RoundTrip(r.WithContext(fence.WithSharedToken(t.Context(), 34))); err != nil || sent.Header.Get("X-Token-Shared") != "true" {
+		t.Errorf("%v; sent a reader's token with %v", err, sent.Header)
+	}
 	r.Header = nil // as one that no http.Client has completed
 	if _, err := transport.RoundTrip(r); err != nil || sent.Header.Get("X-Token") != "34" || r.Header != nil {
 		t.Errorf("%v; sent %v, want 34", err, sent.Header)
@@ -446,16 +453,15 @@ func TestFromResponseLeavesOthersAlone(t *testing.T) {
 
 // TestFromResponseKeepsReadErrors pins that a body which broke off does not end as if it were whole.
 func TestFromResponseKeepsReadErrors(t *testing.T) {
-	broken := errors.New("connection reset")
 	resp := &http.Response{
 		StatusCode: 412,
 		Header:     http.Header{"Content-Type": {"application/problem+json"}},
-		Body:       io.NopCloser(io.MultiReader(strings.NewReader(`{"type":`), iotest.ErrReader(broken))),
+		Body:       io.NopCloser(iotest.TimeoutReader(strings.NewReader(`{"type":`))), // says so once
 	}
 	if err := fence.FromResponse(resp); err != nil {
 		t.Error(err)
 	}
-	if body, err := io.ReadAll(resp.Body); err != broken || string(body) != `{"type":` {
+	if body, err := io.ReadAll(resp.Body); err != iotest.ErrTimeout || string(body) != `{"type":` {
 		t.Errorf("%q, %v", body, err)
 	}
 }

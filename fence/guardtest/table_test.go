@@ -88,11 +88,24 @@ func TestTableTokensAreExact(t *testing.T) {
 			if got, err := guard.Largest(t.Context(), db, "never seen"); err != nil || got != 0 {
 				t.Errorf("Largest of an unknown resource = %d, %v", got, err)
 			}
+			if err := store.Enter(t.Context(), "b", 34); err != nil {
+				t.Fatal(err)
+			}
 			if err := guard.Forget(t.Context(), db, "a"); err != nil {
 				t.Fatal(err)
 			}
 			if err := store.Enter(t.Context(), "a", 1); err != nil { // as documented: it has forgotten
 				t.Error(err)
+			}
+			wantStale(t, store.Enter(t.Context(), "b", 33), 33, 34) // and no other
+			stmts, err := guard.Statements()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, token := range []int64{-1, 0, int64(fence.MaxToken) + 1} { // of a program that sends the statements itself
+				if _, err := db.ExecContext(t.Context(), stmts.Enter, "c", token); err == nil {
+					t.Errorf("the table took %d", token)
+				}
 			}
 		})
 	}
