@@ -49,7 +49,13 @@ func TestRedisReplies(t *testing.T) {
 	var replyErr error
 	r := Redis{Eval: func(context.Context, string, []string, []string) (any, error) { return reply, replyErr }}
 	a := &Access{redis: r, key: "a", token: 33, guards: []string{guardKey("a")}}
-	get := func() error { _, _, err := a.Get(t.Context()); return err }
+	get := func() error {
+		value, found, err := a.Get(t.Context())
+		if err != nil && (value != "" || found) {
+			t.Errorf("%q, %t beside %v", value, found, err)
+		}
+		return err
+	}
 	all := func() error { _, err := a.HGetAll(t.Context()); return err }
 
 	for _, c := range []struct {
