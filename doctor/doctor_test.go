@@ -177,13 +177,23 @@ func TestExamineChangesNothing(t *testing.T) {
 		if _, err := client.TryLock(t.Context(), "x", redlatch.WithoutRenewal()); err != nil {
 			t.Fatal(err)
 		}
-		before = changes()
-		if before == "0" {
-			t.Fatal("a lock was taken and no change counted: the measure is wrong")
-		}
-		node := locktest.Examine(t, c, "x")[0]
-		if after := changes(); after != before || node.Status != doctor.StatusAdmitted {
-			t.Fatalf("changes went from %s to %s; %+v", before, after, node)
+		for try := 1; ; try++ {
+			before = changes()
+			if before == "0" {
+				t.Fatal("a lock was taken and no change counted: the measure is wrong")
+			}
+			node := locktest.Examine(t, c, "x")[0]
+			after := changes()
+			if node.Status != doctor.StatusAdmitted {
+				t.Fatalf("%+v", node)
+			}
+			if after == before {
+				break
+			}
+			// An examination that wrote would each time. Once, on a busy machine, something else was counted.
+			if try == 3 {
+				t.Fatalf("changes went from %s to %s; %+v", before, after, node)
+			}
 		}
 	})
 }
