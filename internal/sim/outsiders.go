@@ -127,10 +127,11 @@ func (w *World) Foreign(name string, ttl, d time.Duration) {
 		return
 	}
 	w.History.Add("outside", "%s holds %s for %v", id, name, d)
+	// Its time runs from now, however long the judge has to wait for a lock whose goroutine stands still.
+	w.after(min(d, ttl-ttl/100-2*time.Millisecond), release)
 	if admitted > len(w.nodes)/2 { // it does not know that others have forgotten
 		w.Judge.ForeignHolds(name, id)
 	}
-	w.after(min(d, ttl-ttl/100-2*time.Millisecond), release)
 }
 
 // admitted reports whether the node votes as the server that it is.
