@@ -75,7 +75,7 @@ func (d *doctorCmd) diagnoseMastersVote(f *findings, cluster string, server doct
 	case server.Role != "" && server.Role != "master":
 		f.add(warning, server.Node, "it was a master a moment ago, and is a replica now", "run redlatch doctor again")
 	case server.Unreadable != nil:
-		f.add(danger, server.Node, fmt.Sprintf("it does not vote: %v", server.Unreadable), "when no lock is held in its slots, delete that key")
+		d.diagnoseUnreadable(f, server, "when no lock is held in its slots, delete that key")
 	case server.Status == doctor.StatusWaiting:
 		f.add(warning, server.Node, fmt.Sprintf("%v", server.Reason),
 			"wait (if nobody has taken a lock yet, the time runs from the first one on); or for all masters, "+noLock+d.admitCommand(cluster))

@@ -14,8 +14,7 @@ import (
 // reports whether it has added a finding.
 func (d *doctorCmd) diagnoseRecord(f *findings, node doctor.Report) bool {
 	if node.Unreadable != nil {
-		f.add(danger, node.Node, fmt.Sprintf("it does not vote: %v", node.Unreadable),
-			"write a new record with the settings that the clients have: "+d.setCommand())
+		d.diagnoseUnreadable(f, node, "write a new record with the settings that the clients have: "+d.setCommand())
 		return true
 	}
 	other, ok := errors.AsType[*admission.DisagreementError](node.Reason)
@@ -34,6 +33,15 @@ func (d *doctorCmd) diagnoseRecord(f *findings, node doctor.Report) bool {
 	f.add(danger, node.Node, fmt.Sprintf("the deployment %q has %s %s, but these settings are %s: it does not vote for clients with these settings", d.Deployment, termsText(other.Recorded), at, termsText(other.Ours)),
 		d.setHint())
 	return true
+}
+
+// diagnoseUnreadable adds the finding about a key of the deployment that cannot be read. The remedy is for one
+// that no client has written.
+func (d *doctorCmd) diagnoseUnreadable(f *findings, node doctor.Report, remedy string) {
+	if errors.Is(node.Unreadable, admission.ErrLater) {
+		remedy = "update this program and the clients that are refused"
+	}
+	f.add(danger, node.Node, fmt.Sprintf("it does not vote: %v", node.Unreadable), remedy)
 }
 
 // termsText describes an agreement as the tool describes settings.

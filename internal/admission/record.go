@@ -38,6 +38,9 @@ func (s Server) hasBeen(before Server, promoted bool) bool {
 type Record struct {
 	// Server was admitted, or is kept out by its note until it is.
 	Server
+	// Protocol is which steps and keys the clients use. This version knows one, whose number is 0; a later
+	// version that cannot share locks with it writes a greater number, and this one then gets no vote.
+	Protocol int `json:"protocol,omitempty"`
 	// Nodes has the names of the nodes as its keys. What they map to is not read: clients of other
 	// versions write the runs there.
 	Nodes        map[string]string `json:"nodes"`
@@ -52,6 +55,9 @@ type Record struct {
 	Slots Slots `json:"slots,omitempty"`
 }
 
+// ErrLater is the error of a record that clients of a later version wrote, for themselves alone.
+var ErrLater = errors.New("a later version of Redlatch wrote it, and does not share its locks with this version: update this client")
+
 // ParseRecord reads a record. It returns nil for an empty text. The error names key, where the text
 // was found.
 func ParseRecord(key, text string) (*Record, error) {
@@ -60,6 +66,9 @@ func ParseRecord(key, text string) (*Record, error) {
 	}
 	r := new(Record)
 	err := json.Unmarshal([]byte(text), r)
+	if r.Protocol != 0 { // whatever else it says, or fails to say, to this version
+		return nil, fmt.Errorf("the key %q has the record of a deployment: %w", key, ErrLater)
+	}
 	if ttl := time.Duration(r.MaxTTLMS) * time.Millisecond; err == nil && (ttl < time.Millisecond || r.MaxTTLMS > MaxMaxTTL.Milliseconds()) {
 		err = fmt.Errorf("max_ttl_ms is %d", r.MaxTTLMS)
 	}

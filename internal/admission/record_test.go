@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,21 @@ func TestParseRecord(t *testing.T) {
 		if r, err := ParseRecord("redlatch:{d}:deployment", text); err == nil || !strings.Contains(err.Error(), `"redlatch:{d}:deployment"`) {
 			t.Errorf("%s: %v, %v", text, r, err)
 		}
+	}
+}
+
+// A record of a later protocol is not taken for this one's, nor for garbage, whatever its other fields are.
+func TestParseRecordOfALaterVersion(t *testing.T) {
+	for _, text := range []string{
+		`{"protocol":1,"nodes":{"a":""},"max_ttl_ms":1000}`, `{"nodes":{"a":""},"max_ttl_ms":1000,"protocol":2}`,
+		`{"protocol":1}`, `{"nodes":["a"],"max_ttl_ms":"1s","protocol":1,"other":{}}`,
+	} {
+		if r, err := ParseRecord("k", text); r != nil || !errors.Is(err, ErrLater) || strings.Contains(err.Error(), "deployment set") {
+			t.Errorf("%s: %v, %v", text, r, err)
+		}
+	}
+	if r, err := ParseRecord("k", `{"nodes":{"a":""},"max_ttl_ms":1000,"other":{}}`); r == nil || err != nil {
+		t.Errorf("a field that this version does not know, and may ignore: %v, %v", r, err)
 	}
 }
 
