@@ -209,7 +209,7 @@ func (o *Options) neighbours() string { return o.prefix + "-neighbours" }
 // setting returns what the plan depends on. The control run always has the kinds that show its bug, even
 // if they were not chosen.
 func (o *Options) setting(control bool) setting {
-	s := setting{seed: o.Seed, topology: o.Topology, length: o.For, kinds: o.chosen, nodes: o.Nodes, workers: o.Workers, ttl: o.TTL, control: control}
+	s := setting{seed: o.Seed, topology: o.Topology, length: o.For, kinds: o.chosen, nodes: o.Nodes, workers: o.Workers, ttl: o.TTL, control: control, sets: o.Primitive == "sets"}
 	if control && o.Topology.alone() {
 		// The bug shows when a server forgets a lock that a worker holds. So the workers have no faults, and
 		// neither settings nor scripts take time, as they make no server forget a lock.

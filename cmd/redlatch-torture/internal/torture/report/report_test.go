@@ -60,6 +60,8 @@ func TestVerdict(t *testing.T) {
 		"few acquisitions":       {func(r *Report) { r.Findings.Acquisitions = 19 }, "not proved: a lock was acquired only 19 times", false},
 		"a lock left alone":      {func(r *Report) { r.Names = append(r.Names, "b") }, "not proved: nobody acquired b", false},
 		"a control run in order": {func(r *Report) { r.Control.Overlaps = nil }, "not proved: the control run, whose lock is broken (any-node)", false},
+		"no look":                {func(r *Report) { r.Asked = time.Minute }, "not proved: nobody looked for keys left behind", false},
+		"a look":                 {func(r *Report) { r.Asked, r.Findings.Looks = time.Minute, 1 }, "in 1 looks", true},
 		"no control run":         {func(r *Report) { r.Control = nil }, "not proved: there was no control run", false},
 		"interrupted":            {func(r *Report) { r.Control, r.Interrupted = nil, true }, "interrupted; nothing was violated so far", true},
 	} {
