@@ -65,6 +65,12 @@ func Open(config redlatch.Config, client *clientv3.Client) (*redlatch.Client, er
 	if config.TLS != nil {
 		return nil, invalid(errors.New("redlatch.Config.TLS has no meaning here: the client has its own: leave it out"))
 	}
+	for i, endpoint := range client.Endpoints() {
+		// It is not repeated, and errors would: there may be a password. etcd's client does not send that.
+		if strings.Contains(endpoint, "@") && !strings.HasPrefix(endpoint, "unix") {
+			return nil, invalid(fmt.Errorf("endpoint %d of the client has a user: leave it out, and give clientv3.Config a Username and Password", i+1))
+		}
+	}
 	return open(config, client, false, defaultPrefix)
 }
 

@@ -62,6 +62,13 @@ func TestInvalid(t *testing.T) {
 	if _, err := etcd.Open(redlatch.Config{TLS: new(tls.Config)}, new(clientv3.Client)); !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), "Config.TLS") {
 		t.Errorf("TLS beside a client: %v", err)
 	}
+	for _, endpoint := range []string{"http://me:secret@127.0.0.1:1", "me:secret@127.0.0.1:1"} {
+		theirs := dial(t, "127.0.0.1:1", endpoint)
+		defer theirs.Close()
+		if client, err := etcd.Open(enginetest.Config, theirs); client != nil || !errors.Is(err, redlatch.ErrInvalid) || strings.Contains(fmt.Sprint(err), "secret") {
+			t.Errorf("a client whose endpoint has a password: %v", err)
+		}
+	}
 }
 
 // Servers that cannot be reached are no error of Open; a try says so, and Close does not wait for them.
