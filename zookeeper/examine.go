@@ -37,7 +37,7 @@ func Examine(ctx context.Context, config redlatch.Config, e Ensemble) (doctor.En
 	}
 	config, err := settings(config)
 	if err == nil {
-		e, err = e.complete()
+		e, err = e.complete(config)
 	}
 	if err != nil {
 		return doctor.Ensemble{}, invalid(err)

@@ -50,6 +50,7 @@ func TestInvalid(t *testing.T) {
 		"durable":       {config: redlatch.Config{Durable: true}, want: "Config.Durable"},
 		"strict":        {config: redlatch.Config{Strict: true}, want: "Config.Strict"},
 		"TTL":           {config: redlatch.Config{TTL: time.Microsecond}, want: "TTL is 1µs"},
+		"TLS and Dial":  {config: redlatch.Config{TLS: new(tls.Config)}, change: func(e *zookeeper.Ensemble) { e.Dial = new(wire).dial }, want: "Config.TLS"},
 	} {
 		e := good
 		if tt.change != nil {

@@ -33,7 +33,8 @@ type Ensemble struct {
 	User, Password string
 
 	// Dial connects to a server, if set. ctx ends when the client is closed or the time for
-	// connecting is over. Defaults to TCP, or to TLS with redlatch.Config.TLS.
+	// connecting is over. It is refused with redlatch.Config.TLS, as TLS is then its own. Defaults to
+	// TCP, or to TLS with redlatch.Config.TLS.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 }
 
@@ -64,7 +65,7 @@ func OpenWith(config redlatch.Config, e Ensemble) (*redlatch.Client, error) {
 	if err != nil {
 		return nil, invalid(err)
 	}
-	if e, err = e.complete(); err != nil {
+	if e, err = e.complete(config); err != nil {
 		return nil, invalid(err)
 	}
 	open := func(changed func(key string)) hook.Store { return ensemble.Bounded(newStore(config, e, changed)) }
@@ -96,7 +97,7 @@ func OpenURL(config redlatch.Config, url string) (*redlatch.Client, error) {
 func invalid(err error) error { return fmt.Errorf("zookeeper: %w: %w", redlatch.ErrInvalid, err) }
 
 // complete fills in the defaults, and refuses what cannot work.
-func (e Ensemble) complete() (Ensemble, error) {
+func (e Ensemble) complete(config redlatch.Config) (Ensemble, error) {
 	if len(e.Servers) == 0 {
 		return e, errors.New("no server given: name at least one, such as zk1:2181")
 	}
@@ -117,6 +118,9 @@ func (e Ensemble) complete() (Ensemble, error) {
 	}
 	if (e.User == "") != (e.Password == "") || strings.Contains(e.User, ":") {
 		return e, errors.New("Ensemble.User and Ensemble.Password: give both or none; a user has no colon")
+	}
+	if e.Dial != nil && config.TLS != nil {
+		return e, errors.New("redlatch.Config.TLS has no meaning beside Ensemble.Dial, which makes the connection: leave one of them out")
 	}
 	return e, nil
 }
