@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch/etcd"
 	"github.com/redlatch/redlatch/internal/ensembletest"
 	"github.com/redlatch/redlatch/internal/locktest/enginetest"
+	"github.com/redlatch/redlatch/oneshot"
 )
 
 // commit executes a transaction.
@@ -327,5 +328,58 @@ func TestGrantWithoutSpace(t *testing.T) {
 	}
 	if sent := w.sent.Load() - before; sent != 2 {
 		t.Errorf("%d transactions, want 2", sent)
+	}
+}
+
+// A place in the wait queue reaches the servers after its waiter has left: it is not taken, as nobody would leave it.
+func TestLatePlace(t *testing.T) {
+	t.Parallel()
+	c := common(t)
+	prefix := enginetest.Root(t)
+	w := newWire(t, c, prefix)
+	client := w.open(t)
+	enginetest.Lock(t, newWire(t, c, prefix).open(t), "name")
+	// It is then known not to be free, so that the next write asks for a place.
+	enginetest.Await(t, "it is found held", func() bool {
+		_, err := client.TryLock(t.Context(), "name")
+		return errors.Is(err, redlatch.ErrHeld)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	late := w.lose(cancel)
+	if _, err := client.Lock(ctx, "name"); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	enginetest.Await(t, "the place is given up", func() bool { clients, _ := w.gates(t, "name"); return clients > 0 })
+	if r, err := (<-late)(t.Context()); err != nil || r.Succeeded {
+		t.Errorf("a place was taken late: %v", err)
+	}
+}
+
+// A detached lock whose TTL is over is extended by its id while its client asks for its end: it does not end.
+func TestExtendedAsItEnds(t *testing.T) {
+	t.Parallel()
+	w := newWire(t, common(t), enginetest.Root(t))
+	client := w.open(t)
+	held := enginetest.Lock(t, client, "name", redlatch.WithTTL(enginetest.Patient.TTL/2), redlatch.WithoutRenewal())
+	shots, id := oneshot.New(client), make(chan string, 1)
+	defer close(id)
+	extended, ended := false, make(chan bool, 1)
+	w.spoil(func(ctx context.Context, commit commit) (*clientv3.TxnResponse, error) {
+		holder, err := <-id, errLost
+		for try := 0; err != nil && try < 30; try++ { // a busy machine may be late
+			extended, err = shots.Extend(t.Context(), "name", holder, enginetest.Patient.TTL)
+		}
+		r, err := commit(t.Context())
+		ended <- err == nil && r.Succeeded
+		return r, err
+	})
+	holder, err := held.Detach()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id <- holder
+	if <-ended || !extended {
+		t.Errorf("extended: %t, and ended all the same", extended)
 	}
 }
