@@ -69,7 +69,7 @@ func ParseRecord(key, text string) (*Record, error) {
 	if r.Protocol != 0 { // whatever else it says, or fails to say, to this version
 		return nil, fmt.Errorf("the key %q has the record of a deployment: %w", key, ErrLater)
 	}
-	if ttl := time.Duration(r.MaxTTLMS) * time.Millisecond; err == nil && (ttl < time.Millisecond || r.MaxTTLMS > MaxMaxTTL.Milliseconds()) {
+	if err == nil && (r.MaxTTLMS < 1 || r.MaxTTLMS > MaxMaxTTL.Milliseconds()) {
 		err = fmt.Errorf("max_ttl_ms is %d", r.MaxTTLMS)
 	}
 	if err == nil && len(r.Nodes) == 0 {

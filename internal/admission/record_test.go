@@ -19,6 +19,7 @@ func TestParseRecord(t *testing.T) {
 	for _, text := range []string{
 		"x", "{}", "[]", "null", `{"nodes":{"a":""}}`, `{"nodes":{"a":""},"max_ttl_ms":0}`, `{"nodes":{"a":""},"max_ttl_ms":-5}`,
 		`{"nodes":{"a":""},"max_ttl_ms":9223372036854}`, `{"nodes":{"a":""},"max_ttl_ms":9223372036854775807}`,
+		`{"nodes":{"a":""},"max_ttl_ms":-9223372036860}`, // as a number of nanoseconds it overflows, and is positive
 		`{"nodes":{},"max_ttl_ms":1000}`, strings.Replace(r.Text(), `"a"`, `a`, 1),
 	} {
 		if r, err := ParseRecord("redlatch:{d}:deployment", text); err == nil || !strings.Contains(err.Error(), `"redlatch:{d}:deployment"`) {

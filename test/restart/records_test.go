@@ -69,6 +69,7 @@ func TestForeignRecordsOfADeployment(t *testing.T) {
 		{"MaxTTL beyond a day", record("86400001"), true, false},
 		{"MaxTTL of nothing", record("0"), true, false},
 		{"negative MaxTTL", record("-1000"), true, false},
+		{"negative MaxTTL whose product overflows", record("-9223372036860"), true, false},
 		{"no nodes", []string{"SET", "deployment", `{"max_ttl_ms":1000}`}, true, false},
 		{"garbage", []string{"SET", "deployment", "\x00 garbage \xff"}, true, false},
 		{"null", []string{"SET", "deployment", "null"}, true, false},
