@@ -79,9 +79,16 @@ func ParseRecord(key, text string) (*Record, error) {
 		err = errors.New("its slots are none")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the key %q has no record of a deployment (%w): write it anew with redlatch deployment set", key, err)
+		return nil, fmt.Errorf("the key %q has no record of a deployment (%w): %s", key, err, remedy)
 	}
 	return r, nil
+}
+
+const remedy = "write it anew with redlatch deployment set or, in a Redis Cluster, delete it when no lock is held in the slots of that master"
+
+// OfAnotherType returns the error of a key of the deployment that is not a string.
+func OfAnotherType(key string) error {
+	return fmt.Errorf("the key %q is of another type than this library's: %s", key, remedy)
 }
 
 // Text returns the text that ParseRecord reads.

@@ -117,7 +117,7 @@ func (n *Node) readEvidence(ctx context.Context) (*evidence, error) {
 	e.record, e.unreadable = admission.ParseRecord(keys[1], e.recordText)
 	for i, key := range keys[1:] { // an admission key of another type is overwritten
 		if values[1+i].Kind == driver.Null {
-			e.unreadable = fmt.Errorf("the key %q is of another type than this library's: write it anew with redlatch deployment set", key)
+			e.unreadable = admission.OfAnotherType(key)
 		}
 	}
 	return e, nil

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -216,7 +215,7 @@ func (n *Node) lookAtRecord(ctx context.Context, x *Examination) error {
 		switch {
 		case isWrongType(err) && i == 0: // an admission key of another type is overwritten
 		case isWrongType(err):
-			e.unreadable = fmt.Errorf("the key %q is of another type than this library's: write it anew with redlatch deployment set", key)
+			e.unreadable = admission.OfAnotherType(key)
 		case isReply(err):
 			x.refused = cmp.Or(x.refused, err)
 		case err != nil:

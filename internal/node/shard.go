@@ -153,7 +153,7 @@ func (n *Node) lookAtSlot(ctx context.Context, whole bool) (*evidence, error) {
 	e.info, e.now, e.recordText = home.info, home.now, values[0].Text
 	e.record, e.unreadable = admission.ParseRecord(record, e.recordText)
 	if values[0].Kind == driver.Null {
-		e.unreadable = fmt.Errorf("the key %q is of another type than this library's: delete it", record)
+		e.unreadable = admission.OfAnotherType(record)
 	}
 	return e, nil
 }
