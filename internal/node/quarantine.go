@@ -110,7 +110,7 @@ func (n *Node) noteWait(err error) {
 	if n.options.quarantines.begin(wait.RunID, until) {
 		defer n.options.quarantines.told(wait.RunID)
 		n.options.Logger.Warn("node in quarantine: it does not vote yet", "node", n.Name(), "reason", wait.Reason,
-			"since", until.Add(-n.options.Agreement.Quarantine()).Round(time.Second), "until", until.Round(time.Second), "run_id", wait.RunID,
+			"since", until.Add(-max(n.options.Agreement.Quarantine(), wait.Left)).Round(time.Second), "until", until.Round(time.Second), "run_id", wait.RunID,
 			"ends", "by itself, or when somebody vouches for the node: redlatch admit, or Client.Admit")
 		if n.options.Quarantined != nil {
 			n.options.Quarantined(wait, until)

@@ -76,3 +76,20 @@ func TestVoteAfterAQuarantine(t *testing.T) {
 		}
 	})
 }
+
+// After MaxTTL was made smaller a node is kept out for longer than by the present one. It is not said to be out since a time to come.
+func TestQuarantineLongerThanTheAgreements(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		a := admission.Agreement{Deployment: "d", Nodes: []string{"n"}, MaxTTL: time.Second}
+		n := New(new(moving), Options{Name: "n", Census: NewCensus(a.Nodes), Agreement: a, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		defer n.Close()
+		n.noteWait(&admission.WaitError{Reason: "it was reset", Left: time.Minute, RunID: "r"})
+		_, since, _ := strings.Cut(log.String(), " since=")
+		since, _, _ = strings.Cut(since, " ")
+		if at, err := time.Parse(time.RFC3339Nano, since); err != nil || at.After(time.Now()) {
+			t.Errorf("at %v it is out since %v, %v: %s", time.Now(), at, err, log.String())
+		}
+	})
+}
