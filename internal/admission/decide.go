@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -91,8 +90,8 @@ type Evidence struct {
 
 // Others counts the other nodes by their records.
 type Others struct {
-	// Same have a record of the client's agreement, None have none, and Unread could not be asked.
-	Same, None, Unread int
+	// Same have a record of the client's agreement, and None have none. The rest could not be asked, or differ.
+	Same, None int
 	// Differing says how a record of another agreement differs, nil if there is none.
 	Differing *DisagreementError
 }
@@ -142,7 +141,7 @@ func Decide(a Agreement, e Evidence) Decision {
 	if d, ok := decideAgreement(a, &e); ok {
 		return d
 	}
-	void := Voided(a, e)
+	void := voided(a, e)
 	admitted := Decision{Outcome: Admit, Void: void}
 	switch {
 	case len(e.Run) != idLength || len(e.ReplicationID) != idLength:
@@ -257,19 +256,18 @@ func (e *Evidence) NeedsOthers() bool { return !e.isKnown() }
 // by its note since. It still is known after its script cache was flushed: that lost no lock.
 func (e *Evidence) isKnown() bool { return e.Record != nil && e.hasBeen(e.Record.Server, e.Promoted) }
 
-// Voided says why the word that the node is durable is not believed any more.
-func Voided(a Agreement, e Evidence) string {
+// voided says why the word that the node is durable is not believed any more.
+func voided(a Agreement, e Evidence) string {
 	if !a.Durable {
 		return ""
 	}
-	seen := ""
+	if e.Record != nil && e.Record.Void != "" {
+		return e.Record.Void
+	}
 	if e.Sync == SyncOtherwise {
-		seen = "the node was seen without appendonly yes, appendfsync always and no-appendfsync-on-rewrite no"
+		return "the node was seen without appendonly yes, appendfsync always and no-appendfsync-on-rewrite no"
 	}
-	if e.Record != nil {
-		return cmp.Or(e.Record.Void, seen)
-	}
-	return seen
+	return ""
 }
 
 // keptItsWord reports whether a restarted node has all that it ever granted, on the word of an

@@ -112,7 +112,7 @@ func (w *world) evidence(a Agreement, i int) Evidence {
 		switch {
 		case j == i:
 		case w.rng.IntN(4) == 0:
-			e.Others.Unread++
+			// It cannot be asked.
 		case r == nil:
 			e.Others.None++
 		case r.Agreement(a.Deployment).ID() == a.ID():

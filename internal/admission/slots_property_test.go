@@ -105,8 +105,7 @@ func (w *clusterWorld) examine(client int, slot uint16, vouched bool) bool {
 			continue
 		}
 		e.Shard.Masters++
-		if w.rng.IntN(5) == 0 {
-			e.Others.Unread++
+		if w.rng.IntN(5) == 0 { // it cannot be asked
 			continue
 		}
 		if other.data[home].record == "" {

@@ -161,13 +161,11 @@ func (n *Node) others(ctx context.Context, a admission.Agreement) (o admission.O
 			})
 		}
 	}
-	o.Unread = len(census.names) - 1
-	for pending := o.Unread; pending > 0 && ctx.Err() == nil; {
+	for pending := len(census.names) - 1; pending > 0 && ctx.Err() == nil; {
 		select {
 		case got := <-answers:
 			pending--
 			if got.err == nil {
-				o.Unread--
 				n.count(&o, a, got.node, got.record)
 			}
 		case <-ctx.Done():

@@ -202,7 +202,6 @@ func (n *Node) completeShard(ctx context.Context, a admission.Agreement, seen *e
 	}
 	for _, p := range n.peers(ctx, s) {
 		if p.err != nil {
-			e.Others.Unread++
 			continue
 		}
 		n.count(&e.Others, a, n.options.Index, p.record)

@@ -7,10 +7,9 @@
 -- KEYS  admission, deployment record, quarantine
 -- ARGV  run, replication id, the quarantine, the deployment record and the quarantine looked at,
 --       or '' for none; then, if it is to be replaced, the new deployment record
--- Answers 1; 0 when the server is not that run any more; -1 when it is to be looked at again,
+-- Answers 1; 0 when the server is not that run or not a master any more; -1 when it is to be looked at again,
 -- because somebody was quicker.
-local info = redis.call('INFO', 'server') .. redis.call('INFO', 'replication')
-if not string.find(info, 'run_id:' .. ARGV[1], 1, true) or not string.find(info, 'master_replid:' .. ARGV[2], 1, true) then
+if not isStill(ARGV[1], ARGV[2]) then
   return 0
 end
 local seen = redis.call('MGET', KEYS[2], KEYS[3])

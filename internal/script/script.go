@@ -193,7 +193,7 @@ var Look = New(limits + lookLua)
 
 // Quarantine keeps a node out of the vote, and may store a new description of its deployment. It
 // lets nobody vote, so it may be loaded on any node at any time.
-var Quarantine = New(quarantineLua)
+var Quarantine = New(lookedLua + quarantineLua)
 
 // Mark is for a node that is to be admitted and has nothing yet that an admission compares. It lets
 // nobody vote.
