@@ -137,7 +137,7 @@ func (n *Node) complete(ctx context.Context, a admission.Agreement, seen *eviden
 	}
 	e.Others = n.others(ctx, a)
 	if !a.NoQuarantine && e.Record == nil {
-		e.Voted = seen.info.number("evicted_scripts") > 0 || n.hasScript(ctx)
+		e.Voted = seen.info.droppedScripts() || n.hasScript(ctx)
 	}
 	return e
 }

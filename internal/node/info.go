@@ -44,6 +44,11 @@ func (f info) flushed() bool {
 	return f["cmdstat_flushall"] != "" || f["cmdstat_flushdb"] != "" || f.cleared()
 }
 
+// droppedScripts reports whether this run was ever told to drop its scripts, or has dropped some to make room.
+func (f info) droppedScripts() bool {
+	return f["cmdstat_script|flush"] != "" || f.number("evicted_scripts") > 0
+}
+
 // cleared reports whether this run's statistics were ever reset: what they count may have happened more
 // often. The server counts the reset after it.
 func (f info) cleared() bool { return f["cmdstat_config|resetstat"] != "" }
