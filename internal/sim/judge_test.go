@@ -67,6 +67,13 @@ func (m *made) grant(label string, ttl time.Duration, nodes ...int) string {
 	return id
 }
 
+// tries has a call begin an attempt now.
+func (m *made) tries(label string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.attempts[label] = attempt{id: holderID(label), at: m.Now()}
+}
+
 // free has all nodes delete the key of lock-a.
 func (m *made) free() {
 	m.mu.Lock()
@@ -127,6 +134,12 @@ func TestJudge(t *testing.T) {
 		h := m.hold(m.a, "client1-0-0-1", 1, ttl)
 		time.Sleep(ttl + time.Millisecond + late)
 		h.Lost()
+	}
+	// over is a lock that has run out when its holder gets it, and says so.
+	over := func(m *made, left time.Duration) {
+		l := m.lease(m.a, "client1-0-0-1", 1, left)
+		l.err = errors.New("lost")
+		m.Judge.Acquired(m.a, "lock-a", "client1-0-0-1", l)
 	}
 	ended := func(m *made, err error, meanwhile func()) {
 		m.grant("client1-0-0-1", ttl)
@@ -207,6 +220,18 @@ func TestJudge(t *testing.T) {
 			m.hold(m.a, "client1-0-0-1", 1, time.Second)
 			time.Sleep(2 * time.Second)
 			m.Judge.Look("lock-a")
+		}},
+		{"run out when it is acquired", "a holder knows", func(m *made) {
+			time.Sleep(time.Second)
+			m.tries("client1-0-0-1")
+			over(m, 0)
+		}},
+		{"run out when it is acquired, by a process that was stopped", "", func(m *made) {
+			time.Sleep(time.Second)
+			m.tries("client1-0-0-1")
+			m.a.Pause(time.Second, false)
+			time.Sleep(time.Second + time.Millisecond)
+			over(m, -time.Millisecond)
 		}},
 		{"run out while its process is stopped", "", func(m *made) {
 			m.hold(m.a, "client1-0-0-1", 1, time.Second)
