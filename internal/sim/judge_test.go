@@ -221,6 +221,11 @@ func TestJudge(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			m.Judge.Look("lock-a")
 		}},
+		{"run out, and says that it is held until it ends", "a holder knows", func(m *made) {
+			h := m.hold(m.a, "client1-0-0-1", 1, time.Second)
+			time.Sleep(time.Second + time.Millisecond)
+			h.Ended()
+		}},
 		{"run out when it is acquired", "a holder knows", func(m *made) {
 			time.Sleep(time.Second)
 			m.tries("client1-0-0-1")
