@@ -143,9 +143,14 @@ func TestImpossibleAtOnce(t *testing.T) {
 		nodes[1].put(theirs, 0)
 		nodes[2].set(func(s *server) { s.lost = true })
 		start := time.Now()
-		end, _ := lease.Extend(t.Context(), 10*time.Second)
+		end, answers := lease.Extend(t.Context(), 10*time.Second)
 		if took := time.Since(start); end != Missed || took != 2*time.Millisecond || !lease.Impossible() {
 			t.Errorf("%v after %v, impossible %t", end, took, lease.Impossible())
+		}
+		for i, want := range []vote.Verdict{vote.NotOurs, vote.Held, vote.Unknown} {
+			if got := answers[i].Verdict; got != want {
+				t.Errorf("node %d is said to have answered %q, want %q", i, got, want)
+			}
 		}
 		rest()
 		if n := total(nodes, "repair"); n != 0 {
@@ -327,6 +332,11 @@ func TestExtensionBeyondTheLimit(t *testing.T) {
 		}
 		if leases[1].Until() != until {
 			t.Errorf("it ends at %v, which was %v", leases[1].Until(), until)
+		}
+		for _, l := range leases[1:] { // a round that was not begun keeps no other from its turn
+			if end, _ := l.Extend(t.Context(), 5*time.Second); end != Overlong {
+				t.Errorf("once more: %v", end)
+			}
 		}
 	})
 }
