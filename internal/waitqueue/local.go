@@ -58,7 +58,7 @@ type waiter struct {
 	// turn is sent to once, with Queue.mu held, after the waiter left the queue. It gets a lease to
 	// hold by, or nil, which is leave to contend.
 	turn  chan *quorum.Lease
-	entry *list.Element // nil when it has left the queue
+	entry *list.Element // nil when its turn has come
 	gone  bool          // its caller no longer waits for turn
 }
 
@@ -95,7 +95,6 @@ func (q *Queue) quit(l *local, w *waiter) (lease *quorum.Lease, ok bool) {
 	q.mu.Lock()
 	if w.entry != nil {
 		l.waiters.Remove(w.entry)
-		w.entry = nil
 		unused := q.next(l)
 		q.mu.Unlock()
 		unused.Leave()

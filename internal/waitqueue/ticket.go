@@ -48,7 +48,8 @@ type Ticket struct {
 	slots uint16
 	// watch asks to be told of changes to the key, because its holder wakes nobody up.
 	watch bool
-	// woken gets the notices for this place. If there are two, the stronger one stays.
+	// woken gets the notices for this place. If there are two, the last one stays that makes it this
+	// process's turn.
 	woken chan notice
 }
 
@@ -62,14 +63,8 @@ type notice struct {
 // signal sends n to woken. It is called with queue.mu held.
 func (t *Ticket) signal(n notice) {
 	select {
-	case t.woken <- n:
-		return
-	default:
-	}
-	// The receiver may take the old notice meanwhile, and then finds this one.
-	select {
 	case old := <-t.woken:
-		if old.turn && !n.turn {
+		if !n.turn {
 			n = old
 		}
 	default:
