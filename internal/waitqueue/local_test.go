@@ -75,22 +75,51 @@ func TestHolderThatHasLetGo(t *testing.T) {
 	})
 }
 
+// A holder that lets go once more, or is released after that, does not disturb the one that has the key since.
+func TestHolderBeforeTheLast(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, "p", newNodes(1), nil)
+		before, last := &Holder{Caller: wanting{}}, &Holder{Caller: wanting{}}
+		l, _ := q.enter(wanting{})
+		q.acquired(before, true, false)
+		_, second := q.enter(wanting{})
+		_, third := q.enter(wanting{})
+		q.LetGo(before)
+		<-second.turn
+		q.acquired(last, true, false)
+		_, successor := q.successor(before)
+		q.LetGo(before)
+		if successor != nil || len(third.turn) > 0 {
+			t.Fatalf("the next caller's turn came: by the release %t, by letting go %t", successor != nil, len(third.turn) > 0)
+		}
+		q.LetGo(last)
+		<-third.turn
+		q.pass(l)
+		alone(t, q)
+	})
+}
+
 // While a caller contends, another comes and goes that has the key without a place. The one that contends is still the
-// only one.
+// only one: the key is not handed over to the caller behind it, either.
 func TestHolderBesideACallerThatContends(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, "p", newNodes(1), nil)
 		l, _ := q.enter(wanting{})
+		_, behind := q.enter(wanting{})
 		holder := &Holder{Caller: wanting{}}
 		q.Acquired(holder)
+		_, successor := q.successor(holder)
 		q.LetGo(holder)
-		_, behind := q.enter(wanting{})
-		if behind == nil {
+		_, last := q.enter(wanting{})
+		if behind == nil || last == nil || successor != nil || len(behind.turn) > 0 {
 			t.Fatal("two callers contend")
 		}
 		q.pass(l)
 		<-behind.turn
+		q.pass(l)
+		<-last.turn
 		q.pass(l)
 		alone(t, q)
 	})

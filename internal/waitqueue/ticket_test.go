@@ -3,6 +3,7 @@ package waitqueue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -34,6 +35,25 @@ func TestEndOfATicketIsItsOwn(t *testing.T) {
 		p.Leave()
 		settle()
 	})
+}
+
+// Of several notices that a waiter has not looked at yet, the last one that makes it its turn counts: what an earlier
+// holder left may be gone.
+func TestNoticeThatStays(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, "one", newNodes(1), nil)
+	p := q.join(key, false)
+	wake := func(from string) { q.Wake(0, vote.WakeUp{Waiter: p.waiter, Key: key, From: from}) }
+	q.Changed(key)
+	wake("before")
+	wake("last")
+	q.Changed(key)
+	if len(p.woken) != 1 {
+		t.Fatal("it is not woken up")
+	}
+	if n := <-p.woken; n != (notice{turn: true, from: "last"}) {
+		t.Errorf("it is told %+v", n)
+	}
 }
 
 // Who has the lock gives its ticket up where the arbiter's own vote failed, and nothing else:
@@ -76,6 +96,38 @@ func TestTakenGivesUpTheTicketAlone(t *testing.T) {
 			})
 			if left := k.order(); len(left) > 0 {
 				t.Errorf("after %v there are still tickets: %q", answer.Verdict, left)
+			}
+		})
+	}
+}
+
+// Where an earlier attempt is still being undone, which may take the place anew, a grant does not end the place: it is given
+// up when that is over.
+func TestPlaceBesideAnEarlierAttempt(t *testing.T) {
+	t.Parallel()
+	for _, attempts := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := newNodes(3)
+			k := arbiter(t, nodes)
+			p := newQueue(t, "one", nodes, nil).join(key, false)
+			if err := p.Await(t.Context(), 0, quiet); err != nil {
+				t.Fatal(err)
+			}
+			attempt := request
+			for i := range attempts {
+				attempt.ID = fmt.Sprint("attempt ", i)
+				attempt = p.Attempt(attempt)
+			}
+			attempt.Ticket.Undoing.Add(1)
+			p.Taken()
+			p.Heard(vote.Answer{Verdict: vote.Granted})
+			settle()
+			before := len(k.order())
+			attempt.Ticket.Undoing.Done()
+			settle()
+			// The node of this test does not end the place by itself.
+			if after := len(k.order()); before != 1 || (after == 0) != (attempts > 1) {
+				t.Errorf("after %d attempts: %d places, and %d when the attempts were undone", attempts, before, after)
 			}
 		})
 	}

@@ -78,6 +78,33 @@ func TestTurnThatIsNotUsed(t *testing.T) {
 	})
 }
 
+// While the first in the queue was woken up and has not taken the key yet, it is nobody else's turn, though the key is
+// free.
+func TestTurnOfTheFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes, k := heldNode()
+		one, two := newQueue(t, "one", nodes, nil).join(key, false), newQueue(t, "two", nodes, nil).join(key, false)
+		first := awaiting(t.Context(), one, 0)
+		settle()
+		second := awaiting(t.Context(), two, 0)
+		settle()
+		k.release(false)
+		if err := <-first; err != nil {
+			t.Fatal(err)
+		}
+		two.queue.Changed(key) // it asks, and hears that the key is free
+		settle()
+		pending(t, second)
+		one.Leave()
+		if err := <-second; err != nil {
+			t.Error(err)
+		}
+		two.Leave()
+		settle()
+	})
+}
+
 // Messages of tickets that were left are of no effect on the next of the same
 // process.
 func TestLateWakeUps(t *testing.T) {
