@@ -37,11 +37,11 @@ func (r *ringer) Ring() {
 				defer l.client.calls.Done()
 				l.renewed(l.afterExtension(l.client.life, end, votes))
 			}
-			if l.call.observed == nil {
+			if l.call.observed == nil && end == quorum.Extended {
 				book()
 				return
 			}
-			go book() // the Observer may be slow, and others wait that were renewed together with this lock
+			go book() // the Observer and the log may be slow, and others wait that were renewed together with this lock
 		})
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,5 +140,53 @@ func TestLossBeforeTheGrantArrives(t *testing.T) {
 		if left := time.Until(o.Lock.Until()); left < 5*time.Second || !errors.Is(o.Lock.Err(), redlatch.ErrLost) {
 			t.Errorf("%v, %v before its end", o.Lock.Err(), left)
 		}
+	})
+}
+
+// stuckLog is a log that does not come back, until it may, once it is told that a lock was lost.
+type stuckLog struct{ may chan struct{} }
+
+func (stuckLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h stuckLog) Handle(_ context.Context, r slog.Record) error {
+	if r.Level == slog.LevelWarn {
+		<-h.may
+	}
+	return nil
+}
+
+func (h stuckLog) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+func (h stuckLog) WithGroup(string) slog.Handler { return h }
+
+// A log that is stuck when a renewal has found a lock lost keeps the client from renewing no others, such as
+// those that were renewed together with it.
+func TestLossThatTheLogIsStuckWith(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		may := make(chan struct{})
+		locks := New(t, redlatch.Config{TTL: 3 * time.Second, Logger: slog.New(stuckLog{may})})
+		const lost = "200"
+		// Renewals are due at random times. Of so many, some are renewed with that lock, and booked behind it.
+		held := make(map[string]*redlatch.Lock)
+		for i := range 400 {
+			name := fmt.Sprint(i)
+			lock, err := locks.TryLock(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held[name] = lock
+		}
+		locks.server.node.Delete(lost, locks.server.node.Keys()[lost].Holder, lost)
+		time.Sleep(time.Minute)
+		ended := 0
+		for name := range held {
+			if _, is := locks.server.node.Keys()[name]; name != lost && !is {
+				ended++
+			}
+		}
+		if ended > 0 {
+			t.Errorf("%d others were not renewed", ended)
+		}
+		close(may)
 	})
 }
