@@ -244,8 +244,8 @@ func (b *Batched) limited() context.Context {
 	if l := b.limit.Load(); l != nil && now.Before(l.full) {
 		return l
 	}
-	ctx, cancel := context.WithCancelCause(b.life)
-	time.AfterFunc(b.options.Patience, func() { cancel(context.DeadlineExceeded) })
+	ctx, cancel := context.WithCancel(b.life)
+	time.AfterFunc(b.options.Patience, cancel)
 	l := &limit{ctx, now.Add(b.options.Patience / 8)}
 	b.limit.Store(l)
 	return l

@@ -135,13 +135,17 @@ func (n *Node) silence(inFlight *inFlight) time.Duration {
 }
 
 // ended frees the slot of a command that was answered or ended with err, and returns the command's
-// error. Where the caller has stopped waiting, the command is abandoned. After any other error than a
-// reply, and where the server is a replica, the next command inspects the server anew.
+// error. Where the caller has stopped waiting, the command is abandoned, or was not sent in time. After any
+// other error than a reply, and where the server is a replica, the next command inspects the server anew.
 func (n *Node) ended(ctx context.Context, inFlight *inFlight, taken slots, err error) error {
 	switch {
 	case isReadOnly(err):
 		n.link.distrust() // no longer a master, though it may be one again before it is next asked
-	case err == nil || isReply(err) || errors.Is(err, driver.ErrNotSent) && ctx.Err() != nil:
+	case err == nil || isReply(err):
+	case errors.Is(err, driver.ErrNotSent) && ctx.Err() != nil:
+		if errors.Is(err, ctx.Err()) { // a step's own, which nobody has cancelled, or one of which the caller knows
+			err = driver.NotSent(errNoTime)
+		}
 	case ctx.Err() != nil:
 		n.abandon(inFlight, taken)
 		return errNoAnswer

@@ -262,6 +262,7 @@ func (n *Node) answered(ctx context.Context, inFlight *inFlight, seen *sighting,
 
 var (
 	errNoAnswer    = errors.New("it did not answer in time")
+	errNoTime      = errors.New("its time was over")
 	errSilent      = errors.New("unanswered commands are pending")
 	errReconnected = errors.New("the connection was renewed under way")
 

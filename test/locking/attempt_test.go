@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/oneshot"
 )
@@ -120,5 +122,50 @@ func TestTimeOfTryLock(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// stalled is a connection to which commands come when nobody waits for them any more, once it stalls: the process was
+// stopped before.
+type stalled struct {
+	driver.Conn
+	stalls atomic.Bool
+}
+
+func (c *stalled) EvalSHA(ctx context.Context, sha string, keys, args []string) (driver.Reply, error) {
+	if c.stalls.Load() {
+		<-ctx.Done()
+	}
+	return c.Conn.EvalSHA(ctx, sha, keys, args)
+}
+
+// The error of a step that was not sent because its time was over is not that of a ctx that was cancelled: nobody has
+// cancelled one.
+func TestStepThatIsNotSentInTime(t *testing.T) {
+	t.Parallel()
+	server := locktest.Shared(t, 1)[0]
+	for name, batches := range map[string]bool{"alone": false, "in a batch": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var conn *stalled
+			client := locktest.OpenIn(t, locktest.Config(server.URL()), hook.Surroundings{Batches: batches, Dial: func(string) (driver.Conn, error) {
+				c, err := connTo(server.URL())
+				conn = &stalled{Conn: c}
+				return conn, err
+			}})
+			removed(t, []*redistest.Server{server}, t.Name()) // it is not released
+			lock := locktest.TryLock(t, client, t.Name(), redlatch.WithoutRenewal())
+			conn.stalls.Store(true)
+			defer conn.stalls.Store(false)
+			for step, err := range map[string]error{
+				"lock":   locktest.ErrorOf(client.TryLock(t.Context(), t.Name()+"2")),
+				"extend": lock.Extend(t.Context(), locktest.TTL),
+				"unlock": lock.Unlock(t.Context()),
+			} {
+				if !errors.Is(err, redlatch.ErrNoQuorum) || errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "context") {
+					t.Errorf("%s: %v", step, err)
+				}
+			}
+		})
 	}
 }
