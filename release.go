@@ -134,15 +134,16 @@ func (l *Lock) deleted(votes []vote.Answer) error {
 	return newQuorumError("unlock", l.call.name, l.client.answers(votes))
 }
 
-// minHoldEnd returns when the lock may be released at the earliest.
-func (l *Lock) minHoldEnd() clock.Instant { return l.lease.Since().Add(l.call.settings.minHold) }
+// minHoldEnd returns when the lock may be released at the earliest. It is by the monotonic clock alone: a
+// wall clock that is stepped forward would end it early.
+func (l *Lock) minHoldEnd() time.Time { return l.lease.Since().Mono.Add(l.call.settings.minHold) }
 
 // minHoldLeft returns how long it is until minHoldEnd.
 func (l *Lock) minHoldLeft() time.Duration {
 	if l.call.settings.minHold == 0 {
 		return 0
 	}
-	return l.client.clock.Now().Until(l.minHoldEnd())
+	return l.minHoldEnd().Sub(l.client.clock.Mono())
 }
 
 // keep leaves a lock that was released too soon with the servers, until its WithMinHold is over.
@@ -172,11 +173,11 @@ func (l *Lock) forget() {
 // prolong makes the servers keep the lock until its WithMinHold is over, if they do not already. It
 // waits for one step.
 func (l *Lock) prolong() error {
-	now, end := l.client.clock.Now(), l.minHoldEnd()
-	if l.lease.KeptUntil().Until(end) <= 0 {
+	end := l.minHoldEnd()
+	if !end.After(l.lease.KeptUntil().Mono) {
 		return nil
 	}
-	outcome, votes := l.lease.Extend(context.Background(), l.client.ttlFor(now.Until(end)))
+	outcome, votes := l.lease.Extend(context.Background(), l.client.ttlFor(l.minHoldLeft()))
 	switch {
 	case outcome == quorum.Extended, outcome == quorum.Over:
 		return nil
@@ -208,7 +209,7 @@ func (l *Lock) tidy(now clock.Instant, release func()) {
 // checkKept releases a lock whose WithMinHold is over; before that, it sets the alarm to be called
 // again.
 func (l *Lock) checkKept(now clock.Instant) {
-	if now.Until(l.minHoldEnd()) > 0 {
+	if now.Mono.Before(l.minHoldEnd()) {
 		l.setAlarm(now, l.untilMinHoldEnd(now))
 		return
 	}
@@ -221,7 +222,7 @@ func (l *Lock) checkKept(now clock.Instant) {
 
 // untilMinHoldEnd returns the time from now to the next look at a lock that is kept.
 func (l *Lock) untilMinHoldEnd(now clock.Instant) time.Duration {
-	return max(time.Millisecond, now.Until(l.minHoldEnd()))
+	return max(time.Millisecond, l.minHoldEnd().Sub(now.Mono))
 }
 
 // Detach gives the lock up to whoever keeps the id that it returns. From then on the client does

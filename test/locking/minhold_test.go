@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/storm"
@@ -152,4 +155,28 @@ func TestMinHoldThatCloseOvertakes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// WithMinHold keeps a lock for so long by the monotonic clock: the other one may be the wall clock, and stepped forward.
+func TestMinHoldWhereTheOtherClockIsStepped(t *testing.T) {
+	t.Parallel()
+	server := locktest.Shared(t, 1)[0]
+	machine := &ticking{starved{Clock: clock.System}}
+	dial := func(string) (driver.Conn, error) { return connTo(server.URL()) }
+	client := locktest.OpenIn(t, locktest.Config(server.URL()), hook.Surroundings{Clock: machine, Dial: dial})
+	const hold = 2 * time.Second
+	began := time.Now()
+	lock := locktest.TryLock(t, client, t.Name(), redlatch.WithMinHold(hold))
+	if err := lock.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	machine.slept.Store(int64(hold))
+	next, err := client.Lock(locktest.Within(t, locktest.Patience), t.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kept := time.Since(began); kept < hold {
+		t.Errorf("kept for %v, less than %v", kept, hold)
+	}
+	locktest.Unlock(t, next)
 }
