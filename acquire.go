@@ -169,11 +169,19 @@ func (c *Client) do(ctx context.Context, name string, fn func(ctx context.Contex
 		return err
 	}
 	// This is deferred, so that the lock is also released when fn panics or calls runtime.Goexit.
-	defer func() { err = errors.Join(err, lock.Unlock(ctx)) }()
+	defer func() { err = join(err, lock.Unlock(ctx)) }()
 	if lock.Err() != nil {
 		return nil // Unlock returns it
 	}
 	return fn(lock.Context())
+}
+
+// join returns fn's error, joined with that of the release if there is one.
+func join(ofFn, ofRelease error) error {
+	if ofRelease == nil {
+		return ofFn
+	}
+	return errors.Join(ofFn, ofRelease)
 }
 
 // lock acquires the lock. It waits for other holders only if wait is set.

@@ -58,10 +58,10 @@ func (c *Client) lead(ctx context.Context, name string, fn func(ctx context.Cont
 		stopped := err == nil || errors.Is(err, ErrLost) || errors.Is(err, context.Canceled)
 		again = stopped && errors.Is(lock.Err(), ErrLost) && ctx.Err() == nil
 		// rule: lead-until-returned
-		err = errors.Join(err, lock.Unlock(ctx))
+		err = join(err, lock.Unlock(ctx))
 	}()
-	if err := lock.Err(); err != nil {
-		return false, err // before fn began
+	if lock.Err() != nil {
+		return false, nil // Unlock returns it
 	}
 	return false, fn(lock.Context())
 }

@@ -3,6 +3,7 @@ package redlatch_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,4 +47,39 @@ func TestDoUnderALockThatIsOver(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What fn returned is returned as it is where nothing is to be added to it.
+func TestErrorOfFn(t *testing.T) {
+	t.Parallel()
+	client := redlatchtest.New(t, redlatch.Config{})
+	of := errors.New("of fn")
+	fn := func(context.Context) error { return of }
+	for name, err := range map[string]error{
+		"Do":       client.Do(t.Context(), "name", fn),
+		"Campaign": client.Campaign(t.Context(), "name", fn),
+	} {
+		if err != of {
+			t.Errorf("%s: %T %[2]v", name, err)
+		}
+	}
+}
+
+// Campaign says once that its client was closed before it has learnt that it leads.
+func TestCampaignThatIsClosedBeforeItsWork(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var client *redlatchtest.Client
+		client = redlatchtest.New(t, redlatch.Config{Observer: onGrant(func() {
+			go client.Close()
+			synctest.Wait() // until it waits for the call
+		})})
+		err := client.Campaign(t.Context(), "name", func(context.Context) error {
+			t.Error("it began")
+			return nil
+		})
+		if !errors.Is(err, redlatch.ErrReleased) || strings.Count(err.Error(), redlatch.ErrReleased.Error()) != 1 {
+			t.Errorf("%q", err)
+		}
+	})
 }
