@@ -153,9 +153,9 @@ func (l *Lock) setAlarm(now clock.Instant, d time.Duration) {
 // Extend prolongs the lock to ttl from now, if that is later than its present end; it never
 // shortens the lock. It waits for a quorum, for NodeTimeout at most (with Config.Replicas, twice its
 // Timeout more), or until ctx is done; before that, for a renewal of the lock that is under way,
-// which takes as long or a twelfth of the TTL at most. An extension counts if the quorum's answers
-// came before the validity ran out. They also count after ctx is done: Until then says so, and no
-// Observer is told.
+// which takes as long or a twelfth of the TTL at most, and for other calls of Extend, which take as
+// long each. An extension counts if the quorum's answers came before the validity ran out. They also
+// count after ctx is done: Until then says so, and no Observer is told.
 //
 // Errors: ErrLost or ErrReleased if the lock was no longer held, even if it is free by now: Extend
 // does not take a lapsed lock again. ErrClosed while Close is under way. ErrInvalid for a ttl beyond
