@@ -323,6 +323,27 @@ func TestReleaseOfAnEarlierAttemptSparesALaterOne(t *testing.T) {
 	})
 }
 
+// An attempt ends with its caller's ctx, also that on one node, which the caller's own goroutine asks.
+func TestAttemptEndsWithItsCaller(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := servers(t, n)
+			for _, s := range nodes {
+				s.set(func(s *server) { s.lost = true })
+			}
+			const wait = stepTime / 4
+			ctx, cancel := context.WithTimeout(t.Context(), wait)
+			defer cancel()
+			start := time.Now()
+			if lease, _ := newEngine(t, nodes).Acquire(ctx, requestOf("mine")); lease != nil || time.Since(start) != wait {
+				t.Errorf("%d nodes: %v after %v, want none after %v", n, lease, time.Since(start), wait)
+			}
+			rest()
+		})
+	}
+}
+
 // Close waits for what goes on in the background, and for nothing else.
 func TestCloseWaitsForTheBackground(t *testing.T) {
 	t.Parallel()
