@@ -185,17 +185,9 @@ type stepAnswer struct {
 
 // ask runs step for each node and returns the channel on which the answers come. The channel has
 // room for all: a node is asked to confirm only after its first answer was received.
-//
-// Usually the goroutine that is made ready last runs first. So the node that keeps the queue comes
-// last here, and is asked first: the release will wait for its answer.
 func (k *keys) ask(step step) chan stepAnswer {
 	votes := make(chan stepAnswer, len(k.nodes))
-	first := 0
-	if ticket := k.request.Ticket; ticket.Waiter != "" {
-		first = ticket.Node + 1
-	}
-	for n := range k.nodes {
-		i := (first + n) % len(k.nodes)
+	for i := range k.nodes {
 		k.engine.workers.run(func() { votes <- stepAnswer{node: i, answer: step(k, &k.round, i)} })
 	}
 	return votes
