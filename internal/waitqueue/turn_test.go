@@ -40,21 +40,28 @@ func TestForgottenTicketIsWokenUp(t *testing.T) {
 	})
 }
 
+// twoInTurn returns a key that was released, the ticket of the first in its queue, which was woken up, and that of the
+// second, with the channel on which its wait ends.
+func twoInTurn(t *testing.T) (k *node, one, two *Ticket, second <-chan error) {
+	nodes, k := heldNode()
+	one, two = newQueue(t, "one", nodes, nil).join(key, false), newQueue(t, "two", nodes, nil).join(key, false)
+	first := awaiting(t.Context(), one, 0)
+	settle()
+	second = awaiting(t.Context(), two, 0)
+	settle()
+	k.release(false)
+	if err := <-first; err != nil {
+		t.Fatal(err)
+	}
+	return k, one, two, second
+}
+
 // A turn that is not used ends when the arbiter gives it to the next: the ticket
 // is lost, and the next time it is at the end of the queue.
 func TestTurnThatIsNotUsed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		nodes, k := heldNode()
-		one, two := newQueue(t, "one", nodes, nil).join(key, false), newQueue(t, "two", nodes, nil).join(key, false)
-		first := awaiting(t.Context(), one, 0)
-		settle()
-		second := awaiting(t.Context(), two, 0)
-		settle()
-		k.release(false)
-		if err := <-first; err != nil {
-			t.Fatal(err)
-		}
+		k, one, two, second := twoInTurn(t)
 		ticket := one.Attempt(request).Ticket.Number
 		// Its quorum is missing: try after try fails.
 		for range 10 {
@@ -83,16 +90,7 @@ func TestTurnThatIsNotUsed(t *testing.T) {
 func TestTurnOfTheFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		nodes, k := heldNode()
-		one, two := newQueue(t, "one", nodes, nil).join(key, false), newQueue(t, "two", nodes, nil).join(key, false)
-		first := awaiting(t.Context(), one, 0)
-		settle()
-		second := awaiting(t.Context(), two, 0)
-		settle()
-		k.release(false)
-		if err := <-first; err != nil {
-			t.Fatal(err)
-		}
+		_, one, two, second := twoInTurn(t)
 		two.queue.Changed(key) // it asks, and hears that the key is free
 		settle()
 		pending(t, second)

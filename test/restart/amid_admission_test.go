@@ -15,14 +15,7 @@ import (
 // keys go by a command that nothing counts. The late admission does not count.
 func TestKeysGoneAmidAnAdmission(t *testing.T) {
 	t.Parallel()
-	for what, gone := range map[string]func(t *testing.T, s *redistest.Server){
-		"deleted one by one": func(t *testing.T, s *redistest.Server) {
-			for _, key := range locktest.Do(t, s, "KEYS", "*").([]any) {
-				locktest.Do(t, s, "DEL", key.(string))
-			}
-		},
-		"swapped with an empty database": func(t *testing.T, s *redistest.Server) { locktest.Do(t, s, "SWAPDB", "0", "1") },
-	} {
+	for what, gone := range uncounted {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			locktest.EachFlavor(t, func(t *testing.T, binary string) {

@@ -80,9 +80,7 @@ func newChain(t *testing.T, binary string, rng *rand.Rand) *chain {
 	if err := c.server.CopyData(c.old); err != nil {
 		t.Fatal(err)
 	}
-	follow(t, c.other, c.server)
-	locktest.Do(t, c.other, "REPLICAOF", "NO", "ONE")
-	locktest.Do(t, c.other, "SET", "diverged", "1") // or it could go on as the server's replica without its data
+	c.replicate()
 	awaitUptime(t, c.server, ttl+4*time.Second)
 
 	reset := func(maxTTLs ...time.Duration) func() {
@@ -102,11 +100,7 @@ func newChain(t *testing.T, binary string, rng *rand.Rand) *chain {
 		{"FLUSHALL", func() { c.redis("FLUSHALL") }},
 		{"FLUSHDB", func() { c.redis("FLUSHDB") }},
 		{"SCRIPT FLUSH, FLUSHALL, RESETSTAT", func() { c.redis("SCRIPT", "FLUSH"); c.redis("FLUSHALL"); c.redis("CONFIG", "RESETSTAT") }},
-		{"DEL of all keys", func() {
-			for _, key := range c.redis("KEYS", "*").([]any) {
-				c.redis("DEL", key.(string))
-			}
-		}},
+		{"DEL of all keys", func() { deleteAll(t, c.server) }},
 		{"SWAPDB", func() { c.redis("SWAPDB", "0", "1") }},
 		{"failback", c.failback},
 		{"failback, RESETSTAT", func() { c.failback(); c.redis("CONFIG", "RESETSTAT") }},
@@ -116,11 +110,7 @@ func newChain(t *testing.T, binary string, rng *rand.Rand) *chain {
 		{"RESETSTAT", func() { c.redis("CONFIG", "RESETSTAT") }},
 		{"SCRIPT FLUSH", func() { c.redis("SCRIPT", "FLUSH") }},
 		{"SWAPDB of others", func() { c.redis("SWAPDB", "2", "3") }},
-		{"a replica comes and goes", func() {
-			follow(t, c.other, c.server)
-			locktest.Do(t, c.other, "REPLICAOF", "NO", "ONE")
-			locktest.Do(t, c.other, "SET", "diverged", "1")
-		}},
+		{"a replica comes and goes", c.replicate},
 		{"DEL of the admission", func() { c.redis("DEL", "redlatch:{"+c.config.Deployment+"}:admitted") }},
 		{"reset to the same", reset(ttl)},
 		{"reset to longer and back", reset(2*ttl, ttl)},
@@ -139,6 +129,14 @@ func (c *chain) happens(events []event) {
 	e := events[c.rng.IntN(len(events))]
 	c.happened = append(c.happened, e.name)
 	e.do()
+}
+
+// replicate makes the other one a replica of the server, and a master again that has data of its own: neither can then
+// follow the other without taking over all its data.
+func (c *chain) replicate() {
+	follow(c.T, c.other, c.server)
+	locktest.Do(c.T, c.other, "REPLICAOF", "NO", "ONE")
+	locktest.Do(c.T, c.other, "SET", "diverged", "1")
 }
 
 // failback makes the server follow the other one, whose data is old, and makes it a master again.
