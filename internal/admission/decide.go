@@ -178,7 +178,7 @@ func Decide(a Agreement, e Evidence) Decision {
 		note.Length = max(note.Length, seconds(quarantine))
 		if left := note.left(e.Server, e.Now); left > 0 {
 			return Decision{Outcome: Wait, Err: &WaitError{
-				Reason: "it was promoted or reset, or its data was lost or replaced while it ran", Left: left, RunID: e.Run,
+				Reason: "it was promoted or reset, its data was lost or replaced while it ran, or this database of it was never used before", Left: left, RunID: e.Run,
 			}}
 		}
 		return admitted
@@ -188,7 +188,7 @@ func Decide(a Agreement, e Evidence) Decision {
 	case e.isKnown(): // the note is another run's
 		return admitted
 	case deleted:
-		return begin("its data was deleted, or may have been")
+		return begin("its data was deleted, or may have been: a database that was never used looks the same")
 	// rule: promotion-seen
 	case wasReplica:
 		// Nobody knows since when it has been a master. If it was admitted as this run and is not

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -268,6 +269,22 @@ func TestKeysDeletedAfterScriptsWereDropped(t *testing.T) {
 					isKeptOut(t, held, lock, err)
 				})
 			})
+		}
+	}
+}
+
+// A database of a server that a deployment has used in another one looks as if its keys were deleted. The reason says that, too.
+func TestFurtherDatabase(t *testing.T) {
+	t.Parallel()
+	s := redistest.New(t, redistest.Options{})
+	config := locktest.WithQuarantine(s.URL())
+	used := locktest.Open(t, config)
+	locktest.Vouch(t, used, "n0")
+	locktest.TryLock(t, used, "x")
+	client := locktest.Open(t, locktest.Through(config, s.URL()+"/1"))
+	for range 2 { // as the wait begins, and during it
+		if _, err := locktest.AwaitAnswer(t, client, "x"); !errors.Is(err, redlatch.ErrNotAdmitted) || !strings.Contains(err.Error(), "database") {
+			t.Errorf("%v, want ErrNotAdmitted and the database", err)
 		}
 	}
 }
