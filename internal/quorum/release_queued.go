@@ -145,7 +145,7 @@ func (t *Transfers) releaseToQueue(l *Lease, arbiter int) (offered, ok bool) {
 	offered = a.Verdict == vote.Unknown || a.Verdict == vote.Unavailable
 	others := s.end(arbiter)
 	l.releaseAnswered(arbiter, a)
-	if a.Verdict != vote.Granted || !a.Woken {
+	if !a.Woken {
 		l.releaseInBackground(others)
 		return offered, true
 	}

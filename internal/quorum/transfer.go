@@ -115,7 +115,7 @@ func (k *keys) releaseUnlessTaken(i int, id string, a vote.Answer) vote.Answer {
 	case (released.Verdict == vote.NotOurs || released.Verdict == vote.Held) && a.Verdict == vote.Unknown:
 		// The step may have been done and undone since, and another holder may have come: nobody
 		// can say that the lock was lost.
-		released = vote.Answer{Verdict: vote.Unknown, Err: a.Err, Woken: released.Woken}
+		released = vote.Answer{Verdict: vote.Unknown, Err: a.Err}
 	}
 	return released
 }

@@ -59,7 +59,7 @@ type Answer struct {
 	// key and replaced it.
 	Transferred bool
 	// Waiting, in an answer to an acquire step: others may be in the wait queue for the lock on this
-	// node. Woken, in an answer to a release: one of them was woken up.
+	// node. Woken, in an answer to a release that deleted the key: one of them was woken up.
 	Waiting, Woken bool
 	// Which, with Held, is the key that is in the way where several were asked for: 0 for Key, else
 	// n for the nth of With. Slot is the slot that was granted.
