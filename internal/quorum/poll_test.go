@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,4 +106,51 @@ func TestPoll(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A poll that bounds nothing waits for all answers, however late they are, and takes none back.
+func TestPollWithoutBounds(t *testing.T) {
+	t.Parallel()
+	for granting, want := range map[int]bool{1: false, 2: true} {
+		synctest.Test(t, func(t *testing.T) {
+			e := New(make([]Voter, 3), newBubbleClock(), stepTime)
+			defer e.Close()
+			granted, answers := e.Put(t.Context(), Poll{Patience: 1, Ask: func(_ context.Context, i int) vote.Answer {
+				time.Sleep(time.Duration(i) * time.Hour)
+				if i < granting {
+					return vote.Answer{Verdict: vote.Granted}
+				}
+				return vote.Answer{Verdict: vote.Held}
+			}})
+			if granted != want || Count(answers, vote.Held) != 3-granting {
+				t.Errorf("granted %t: %v", granted, answers)
+			}
+		})
+	}
+}
+
+// A ctx that panics ends the poll. What is granted to it is undone, for which a node has the time of a release.
+func TestContextThatPanicsLosesThePoll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := New(make([]Voter, 3), newBubbleClock(), stepTime)
+		var undone atomic.Int32
+		start := time.Now()
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("it did not panic")
+				}
+			}()
+			e.Put(panicking{t.Context(), false}, Poll{
+				Patience: 1,
+				Ask:      func(context.Context, int) vote.Answer { return vote.Answer{Verdict: vote.Granted} },
+				Undo:     func(ctx context.Context, _ int) { undone.Add(1); <-ctx.Done() },
+			})
+		}()
+		e.Close()
+		if n, took := undone.Load(), time.Since(start); n != 3 || took != releasePatience*stepTime {
+			t.Errorf("undone on %d nodes in %v", n, took)
+		}
+	})
 }

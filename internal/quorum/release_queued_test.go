@@ -45,6 +45,9 @@ func TestReleaseToQueue(t *testing.T) {
 				if took := time.Since(start); !ok || took != 2*time.Millisecond {
 					t.Fatalf("N=%d: %v, %t after %v", n, answers, ok, took)
 				}
+				if _, again := lease.Release(); again {
+					t.Errorf("N=%d: it was released twice", n)
+				}
 				granted := 0
 				for _, a := range answers {
 					if a.Verdict == vote.Granted {
@@ -79,6 +82,16 @@ func TestReleaseToQueue(t *testing.T) {
 	}
 }
 
+// remembered returns how many transfers are, and the holder of the one of key.
+func (t *Transfers) remembered(key string) (n int, holder string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if left := t.of[key]; left != nil {
+		holder = left.request.ID
+	}
+	return len(t.of), holder
+}
+
 // Whoever is woken up never comes: what was left to it is removed after a while, and
 // at once when the client is closed. Nobody is woken up after all: it is removed
 // together with the rest.
@@ -88,17 +101,32 @@ func TestReleaseToQueueToNobody(t *testing.T) {
 		name string
 		then func(transfers *Transfers)
 	}{
-		{"who was woken up is gone", func(*Transfers) { time.Sleep(transferTime) }},
+		{"who was woken up is gone", func(transfers *Transfers) {
+			time.Sleep(transferTime)
+			synctest.Wait()
+			if n, _ := transfers.remembered("x"); n > 0 {
+				panic("it is remembered")
+			}
+		}},
+		{"who was woken up has no use for it", func(transfers *Transfers) { transfers.Remove("x", "mine") }},
 		{"the client is closed", (*Transfers).close},
-		{"it was the last of too many", func(transfers *Transfers) {
-			for i := range maxTransfers {
+		{"the client was closed before", func(transfers *Transfers) {
+			transfers.close()
+			rest()
+			for _, v := range transfers.engine.voters[:4] {
+				v.(*server).put("mine", 0)
+			}
+			transfers.leave(vote.Release{Key: "x", ID: "mine", TTL: 10 * time.Second}, []int{0, 1, 2, 3}, nil)
+		}},
+		{"it is one too many", func(transfers *Transfers) {
+			for i := range maxTransfers - 1 {
 				transfers.leave(vote.Release{Key: fmt.Sprint(i), ID: "late", TTL: 10 * time.Second}, nil, nil)
 			}
-			rest()
-			if len(transfers.of) > maxTransfers {
-				panic("unbounded")
+			transfers.leave(vote.Release{Key: "y", ID: "mine", TTL: 10 * time.Second}, []int{0, 1, 2, 3}, nil)
+			transfers.leave(vote.Release{Key: "0", ID: "later", TTL: 10 * time.Second}, nil, nil)
+			if n, holder := transfers.remembered("0"); n != maxTransfers || holder != "later" {
+				panic("others are remembered than the last of each key, or too many")
 			}
-			transfers.close()
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -311,6 +339,90 @@ func TestReleaseLeavesNothingThatCannotBeTakenOver(t *testing.T) {
 				t.Errorf("%s: left behind: %v", kind, got)
 			}
 			rest()
+		})
+	}
+}
+
+// A waiter has a key removed that was left to it and that it cannot replace, but not where another holder's is in its place,
+// nor on the node that keeps the queue, where it was released.
+func TestWhatIsNotTakenOverIsRemoved(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		answer  vote.Answer
+		removed bool
+	}{
+		"not admitted":                {vote.Answer{Verdict: vote.NotAdmitted, Err: errSimulated}, true},
+		"refused":                     {vote.Answer{Verdict: vote.Refused, Err: errSimulated}, true},
+		"another key is in the way":   {vote.Answer{Verdict: vote.Held, Holder: theirs, Which: 1}, true},
+		"another holder is in place":  {vote.Answer{Verdict: vote.Held, Holder: theirs}, false},
+		"it was replaced by somebody": {vote.Answer{Verdict: vote.Granted, Counter: 1}, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				nodes := servers(t, 5)
+				all, v := tellers(nodes)
+				e := New(v, newBubbleClock(), stepTime)
+				NewTransfers(e, time.Minute)
+				t.Cleanup(e.Close)
+				for _, i := range []int{0, 4} {
+					nodes[i].set(func(s *server) { s.refusal = &c.answer })
+				}
+				lease, answers := e.Acquire(t.Context(), waiters("mine", "before", 5))
+				if lease == nil {
+					t.Fatal(answers)
+				}
+				rest()
+				var want []vote.Release
+				if c.removed {
+					want = []vote.Release{{Key: "x", ID: "before", TTL: time.Minute}}
+				}
+				if got := all[0].requests; !slices.Equal(got, want) {
+					t.Errorf("released with %+v, want %+v", got, want)
+				}
+				for _, n := range all[1:] {
+					if len(n.requests) > 0 {
+						t.Errorf("another node was released with %+v", n.requests)
+					}
+				}
+				transfersOf(lease).Remove("y", "gone")
+				rest()
+				for i, n := range all {
+					if got := n.requests; len(got) == 0 || got[len(got)-1] != (vote.Release{Key: "y", ID: "gone", TTL: time.Minute}) {
+						t.Errorf("node %d was released with %+v", i, got)
+					}
+				}
+				lease.Detach()
+			})
+		})
+	}
+}
+
+// The keys are left to the first in the queue of the one node where somebody waits, whichever that is. Where others wait on
+// several nodes, each wakes up its first.
+func TestWhoseQueueIsServed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		waiting []int
+		want    []string
+	}{
+		{[]int{0}, []string{"", "mine", "mine"}},
+		{[]int{1}, []string{"mine", "", "mine"}},
+		{[]int{0, 1}, repeat("", 3)},
+		{[]int{1, 2}, repeat("", 3)},
+		{nil, repeat("", 3)},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := servers(t, 3)
+			for _, i := range c.waiting {
+				nodes[i].set(func(s *server) { s.waiting = true })
+			}
+			lease := acquired(t, newEngine(t, nodes), "mine")
+			rest()
+			lease.Release()
+			if rest(); !slices.Equal(records(nodes), c.want) {
+				t.Errorf("waiting on %v: the records are %v, want %v", c.waiting, records(nodes), c.want)
+			}
 		})
 	}
 }

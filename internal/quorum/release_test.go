@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -174,4 +175,78 @@ func TestReleaseHearsNodesThatWereBusy(t *testing.T) {
 		}
 		rest()
 	})
+}
+
+// absent is a node whose acquire step does not end with its context.
+type absent struct{ *server }
+
+func (n absent) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
+	time.Sleep(2 * stepTime)
+	return n.server.Acquire(context.WithoutCancel(ctx), r)
+}
+
+// A release waits for a step under way on the node that keeps the queue only where the attempt had a place there, and for a
+// quarter of a step's time at most. What that step leaves behind is released after it.
+func TestReleaseBesideAStepThatDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	for _, queued := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := servers(t, 3)
+			e := newEngine(t, nodes)
+			e.voters[0] = absent{nodes[0]}
+			request, longest := requestOf("mine"), 2*time.Millisecond
+			if queued {
+				request.Ticket = vote.Ticket{Waiter: "w"}
+				longest += stepTime / 4
+			}
+			lease, answers := e.Acquire(t.Context(), request)
+			if lease == nil {
+				t.Fatal(answers)
+			}
+			start := time.Now()
+			answers, ok := lease.Release()
+			if took := time.Since(start); !ok || took != longest || !deleted(answers) {
+				t.Errorf("queued %t: released %t after %v, want %v: %v", queued, ok, took, longest, answers)
+			}
+			rest()
+			if got := records(nodes); !slices.Equal(got, repeat("", 3)) || nodes[0].executed("release") != 1 {
+				t.Errorf("queued %t: left behind: %v; the node did %v", queued, got, nodes[0].order())
+			}
+		})
+	}
+}
+
+// What was taken over by the time of a release counts as released as soon as one answer says that somebody was woken up, which
+// is waited for.
+func TestTakenOverBeforeTheRelease(t *testing.T) {
+	t.Parallel()
+	for _, known := range []bool{true, false} {
+		for _, next := range []string{"next", ""} { // which has released where it is not there any more
+			synctest.Test(t, func(t *testing.T) {
+				nodes := servers(t, 3)
+				nodes[2].set(func(s *server) { s.waiting = known })
+				lease := acquired(t, newEngine(t, nodes), "mine")
+				rest()
+				for _, s := range nodes[:2] { // they may have the key, and did not say so last
+					s.set(func(s *server) { s.deaf = true })
+				}
+				lease.Extend(t.Context(), 10*time.Second)
+				for _, s := range nodes[:2] {
+					s.put(next, 0)
+					s.set(func(s *server) { s.deaf = false })
+				}
+				nodes[1].set(func(s *server) { s.lost = known })
+				nodes[2].set(func(s *server) { s.waiting, s.back = true, 3*time.Millisecond })
+				start := time.Now()
+				answers, ok := lease.Release()
+				if !ok || answers[0].Verdict != vote.Granted || answers[2].Verdict != vote.Granted || time.Since(start) >= stepTime {
+					t.Errorf("known to wait %t, %q has the key: %t, %v after %v", known, next, ok, answers, time.Since(start))
+				}
+				if known && answers[1].Verdict != vote.Unknown {
+					t.Errorf("the node that did not answer says %v", answers[1])
+				}
+				rest()
+			})
+		}
+	}
 }

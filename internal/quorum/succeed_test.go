@@ -119,7 +119,8 @@ func TestNoSuccessor(t *testing.T) {
 	}
 }
 
-// An extension of a lease that comes when another has succeeded it does nothing to the keys, which are the other's.
+// An extension of a lease that comes when another has succeeded it does nothing to the keys, which are the other's: that one holds
+// from then on, and extends them.
 func TestExtendAfterSuccession(t *testing.T) {
 	t.Parallel()
 	extend := map[string]func(t *testing.T, e *Engine, l *Lease, ttl time.Duration) Extension{
@@ -149,6 +150,12 @@ func TestExtendAfterSuccession(t *testing.T) {
 				}
 				if next.Until() != until {
 					t.Error("it has extended the successor's keys")
+				}
+				if held, reason := next.Held(); !held || next.Since() != e.Now() {
+					t.Errorf("the successor holds since %v: %t, %v", next.Since(), held, reason)
+				}
+				if end := extend(t, e, next, 20*time.Second); end != Extended {
+					t.Errorf("the successor's extension ended as %d", end)
 				}
 				next.Release()
 			})

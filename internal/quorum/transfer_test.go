@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,11 @@ func transfersOf(l *Lease) *Transfers { return l.engine.transfers.(*Transfers) }
 
 // transferOf is Transfer with the next lease as a result.
 func transferOf(h *Lease, request vote.Acquire) (next *Lease, answers []vote.Answer, ok bool) {
-	answers, ok = transfersOf(h).Transfer(h, request, func(decided *Lease) { next = decided })
+	decisions := 0
+	answers, ok = transfersOf(h).Transfer(h, request, func(decided *Lease) { next, decisions = decided, decisions+1 })
+	if decisions != 1 {
+		panic("who waits for the decision was told it more or less than once")
+	}
 	return next, answers, ok
 }
 
@@ -190,37 +195,112 @@ func TestTransferWithLostAnswers(t *testing.T) {
 	}
 }
 
-// Where an answer was lost, the next was undone and another has the key by now, nobody
-// can say that it was not transferred.
-func TestTransferUndoneAndTaken(t *testing.T) {
+// Where the answer of a node was lost, its answer to the release tells what became of the key there. If the next was undone by
+// then, nobody can say that the key was not transferred.
+func TestTransferWhoseAnswerWasLost(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		nodes := servers(t, 3)
-		e := newEngine(t, nodes)
-		lease := acquired(t, e, "mine")
-		rest()
-		for _, s := range nodes[1:] {
-			s.put("theirs", 0)
-		}
-		nodes[0].set(func(s *server) { s.deaf = true })
-		done := make(chan []vote.Answer)
-		go func() {
-			_, answers, _ := transferOf(lease, requestOf("next"))
-			done <- answers
-		}()
-		for nodes[0].record() != "next" {
-			time.Sleep(time.Millisecond / 4)
-		}
-		nodes[0].set(func(s *server) { s.deaf = false })
-		for nodes[0].record() != "" {
-			time.Sleep(time.Millisecond / 4)
-		}
-		nodes[0].put("theirs", 0)
-		if answers := <-done; answers[0].Verdict != vote.Unknown {
-			t.Errorf("the answers are %v", answers)
-		}
-		rest()
-	})
+	for what, c := range map[string]struct {
+		undone, lost bool
+		then         string
+		want         vote.Verdict
+	}{
+		"the next has it":           {want: vote.Granted},
+		"the request was lost":      {lost: true, want: vote.Granted},
+		"undone":                    {undone: true, want: vote.Unknown},
+		"undone, another has taken": {undone: true, then: theirs, want: vote.Unknown},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				nodes := servers(t, 3)
+				lease := acquired(t, newEngine(t, nodes), "mine")
+				rest()
+				nodes[1].put("", 0) // so that the caller waits for the first node's answer
+				if c.undone {
+					nodes[1].put(theirs, 0)
+					nodes[2].put(theirs, 0)
+				}
+				nodes[0].set(func(s *server) { s.deaf, s.lost = !c.lost, c.lost })
+				var next *Lease
+				done := make(chan []vote.Answer)
+				go func() {
+					decided, answers, _ := transferOf(lease, requestOf("next"))
+					next = decided
+					done <- answers
+				}()
+				time.Sleep(2 * time.Millisecond) // the step was done
+				synctest.Wait()
+				nodes[0].set(func(s *server) { s.deaf, s.lost = false, false })
+				if c.undone {
+					for nodes[0].record() != "" {
+						time.Sleep(time.Millisecond / 4)
+					}
+					nodes[0].put(c.then, 0)
+				}
+				answers := <-done
+				if (next != nil) == c.undone || answers[0].Verdict != c.want || c.undone && answers[0].Err == nil {
+					t.Errorf("the next holds: %t, the answers are %v", next != nil, answers)
+				}
+				if next != nil {
+					next.Release()
+				}
+				rest()
+			})
+		})
+	}
+}
+
+// laterSent is a node on which the acquire step for "mine" is sent late, and one for "next" that does not barge comes after
+// a waiter.
+type laterSent struct{ *server }
+
+func (n laterSent) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
+	if r.ID == "mine" {
+		time.Sleep(6 * time.Millisecond)
+	} else if !r.Barge {
+		return vote.Answer{Verdict: vote.Held}
+	}
+	return n.server.Acquire(ctx, r)
+}
+
+// What follows a step on a node is not sent before that step, whose key would otherwise be left behind: not the step of a
+// transfer, nor that of an attempt in place of leases. A node that had no key is asked at once, and a lease that is over is
+// not waited for.
+func TestTransferIsSentAfterTheStepUnderWay(t *testing.T) {
+	t.Parallel()
+	for _, takeOver := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := servers(t, 5)
+			e := newEngine(t, nodes)
+			e.voters[4] = laterSent{nodes[4]}
+			over := acquired(t, newEngine(t, servers(t, 5)), "over")
+			over.Release()
+			nodes[0].set(func(s *server) { s.down = true })
+			lease := acquired(t, e, "mine")
+			nodes[0].set(func(s *server) { s.down = false })
+			request := requestOf("next")
+			var next *Lease
+			if takeOver {
+				request.From = "mine"
+				next, _ = e.TakeOver(t.Context(), request, []*Lease{lease, over})
+			} else {
+				next, _, _ = transferOf(lease, request)
+			}
+			if next == nil {
+				t.Fatal("the next does not hold")
+			}
+			next.Release()
+			rest()
+			for i, want := range map[int][]string{0: {"acquire", "release"}, 1: {"acquire", "acquire", "release"}} {
+				if got := nodes[i].order(); !slices.Equal(got, want) {
+					t.Errorf("in place of leases: %t: node %d did %v", takeOver, i, got)
+				}
+			}
+			if got := records(nodes); !slices.Equal(got, repeat("", 5)) {
+				t.Errorf("in place of leases: %t: left behind: %v; the last node did %v", takeOver, got, nodes[4].order())
+			}
+		})
+	}
 }
 
 // It is transferred right after it was acquired, or while it is extended, with
