@@ -51,7 +51,8 @@ type node struct {
 	hear     map[string]*Queue
 	watching []*Queue
 
-	enqueued int
+	// enqueued and looked count what it was asked.
+	enqueued, looked int
 }
 
 func newNode(i int) *node {
@@ -124,7 +125,7 @@ func (e endpoint) Leave(ctx context.Context, _, waiter string) {
 }
 
 func (e endpoint) HasWaiters(ctx context.Context, _ string) (somebody bool, err error) {
-	_, err = e.answer(ctx, func() { somebody = len(e.node.queue) > 0 })
+	_, err = e.answer(ctx, func() { e.looked++; somebody = len(e.node.queue) > 0 })
 	return somebody, err
 }
 

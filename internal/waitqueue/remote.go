@@ -47,8 +47,7 @@ func (q *Queue) hasRemoteWaiters(l *local) bool {
 	if l.remote || !l.shared && q.hasReaders(l.key) {
 		return true
 	}
-	until, ok := q.contended[l.key]
-	return ok && time.Now().Before(until)
+	return time.Now().Before(q.contended[l.key])
 }
 
 // maxUnheard is how often in a row a process may hand a key over inside itself before it asks
