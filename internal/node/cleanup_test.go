@@ -77,6 +77,27 @@ func TestCleanUpsAreKeptOnce(t *testing.T) {
 	}
 }
 
+// What the server has refused is not tried again, but where it could not do it for now, or has refused the connection.
+func TestWhatIsFinal(t *testing.T) {
+	t.Parallel()
+	refusal := func(text string) error { return &driver.ServerError{Text: text} }
+	for what, c := range map[string]struct {
+		err   error
+		final bool
+	}{
+		"done":           {nil, true},
+		"refused":        {refusal("ERR no"), true},
+		"loading":        {refusal("LOADING no"), false},
+		"logged out":     {refusal("NOAUTH Authentication required."), false},
+		"the connection": {driver.NotSent(refusal("ERR no")), false},
+		"broken":         {errors.New("broken"), false},
+	} {
+		if isFinal(c.err) != c.final {
+			t.Errorf("%s: final: %t", what, !c.final)
+		}
+	}
+}
+
 // What its TTL has removed is not tried any more.
 func TestCleanUpsExpire(t *testing.T) {
 	t.Parallel()

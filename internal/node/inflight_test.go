@@ -262,3 +262,82 @@ func TestFlightUnderLoad(t *testing.T) {
 		}
 	})
 }
+
+// Votes for one master are counted together, and apart from those for another.
+func TestVotesOfEachMaster(t *testing.T) {
+	t.Parallel()
+	f := mastersInFlight{of: make(map[string]*inFlight)}
+	if a, b := f.to("a"), f.to("b"); a == nil || a != f.to("a") || a == b {
+		t.Errorf("%p, %p and %p", a, f.to("a"), b)
+	}
+}
+
+// drained is a connection that does not answer in order.
+type drained struct {
+	driver.Conn
+	over    chan struct{}
+	waiting string // the key for which it is waited
+}
+
+func (c *drained) Drain(key string) {
+	c.waiting = key
+	<-c.over
+}
+
+// A command's slot is free when the command is over, which an abandoned one is later. The server is inspected anew after an
+// error that is no reply, and where it is a replica. What was not sent in time says so, in place of what a step's own context
+// ends with.
+func TestHowACommandEnds(t *testing.T) {
+	t.Parallel()
+	broken, refusal, replica := errors.New("broken"), error(&driver.ServerError{Text: "ERR no"}), error(&driver.ServerError{Text: "READONLY no"})
+	for what, c := range map[string]struct {
+		err, want       error
+		late            bool
+		doubted, unsent bool
+	}{
+		"answered":           {},
+		"refused":            {err: refusal, want: refusal},
+		"refused, late":      {err: refusal, want: refusal, late: true},
+		"by a replica":       {err: replica, want: replica, doubted: true},
+		"broken":             {err: broken, want: broken, doubted: true},
+		"not sent, broken":   {err: driver.NotSent(broken), want: broken, doubted: true, unsent: true},
+		"not sent in time":   {err: driver.NotSent(context.Canceled), want: errNoTime, late: true, unsent: true},
+		"full when it ended": {err: driver.NotSent(errSilent), want: errSilent, late: true, unsent: true},
+		"abandoned":          {err: context.Canceled, want: errNoAnswer, late: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			conn := &drained{over: make(chan struct{})}
+			n := New(conn, Options{slotTag: "7"})
+			n.link.connected.Store(1)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if err := n.inFlight.votes.take(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if c.late {
+				cancel()
+			}
+			err := n.ended(ctx, n.inFlight, n.inFlight.votes, c.err)
+			if !errors.Is(err, c.want) || errors.Is(err, driver.ErrNotSent) != c.unsent || c.late && errors.Is(err, ctx.Err()) {
+				t.Errorf("%s: %v", what, err)
+			}
+			if doubted := n.link.connected.Load() == 0; doubted != c.doubted {
+				t.Errorf("%s: the server is inspected anew: %t", what, doubted)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			taken, silence := 0, time.Duration(0)
+			if c.want == errNoAnswer {
+				taken, silence = 1, time.Second
+			}
+			if len(n.inFlight.votes) != taken || n.inFlight.silence() != silence || taken == 1 && conn.waiting != "7" {
+				t.Errorf("%s: %d slots are taken, the node is silent for %v", what, len(n.inFlight.votes), n.inFlight.silence())
+			}
+			close(conn.over)
+			n.background.Wait()
+			if len(n.inFlight.votes) != 0 || n.inFlight.silence() != 0 {
+				t.Errorf("%s: %d slots are taken when it is over", what, len(n.inFlight.votes))
+			}
+		})
+	}
+}
