@@ -212,7 +212,7 @@ inline confirm(n, a) {
 }
 
 inline write_repair(n, a) {
-	key[n] = OF(a); counter[n] = token[a]; printf("node %d is repaired for writer %d\n", n, a)
+	key[n] = OF(a); raise(n, token[a]); printf("node %d is repaired for writer %d\n", n, a)
 }
 
 inline read_repair(n, a) {
@@ -358,7 +358,7 @@ inline sort() {
 
 #define WRITE_EXTEND(n, a)   :: STEP { state[a] == HELD && key[n] == OF(a) && counter[n] < token[a] -> raise(n, token[a]) }
 #define READ_EXTEND(n, a)    :: STEP { state[a] == HELD && ENTRY(n, a) && counter[n] < token[a] -> raise(n, token[a]) }
-#define WRITE_REPAIR(n, a)   :: STEP { state[a] == HELD && EMPTY(n) && counter[n] <= token[a] -> write_repair(n, a) }
+#define WRITE_REPAIR(n, a)   :: STEP { state[a] == HELD && EMPTY(n) -> write_repair(n, a) }
 #define READ_REPAIR(n, a) \
 	:: STEP { state[a] == HELD && EMPTY(n) && counter[n] <= token[a] -> read_repair(n, a) } \
 	:: STEP { state[a] == HELD && phase[n] != NONE && !ENTRY(n, a) && phase[n] <= token[a] -> read_repair(n, a) }

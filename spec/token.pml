@@ -177,7 +177,7 @@ inline release(n, a) {
 }
 
 inline repair(n, a) {
-	key[n] = OF(a); counter[n] = token[a]; printf("node %d is repaired for attempt %d\n", n, a)
+	key[n] = OF(a); raise(n, token[a]); printf("node %d is repaired for attempt %d\n", n, a)
 }
 
 inline expire(n) { key[n] = NOBODY; printf("the key on node %d expires\n", n) }
@@ -273,7 +273,7 @@ inline sort() {
 #define CONFIRM(n, a)       :: STEP { state[a] == CHOSEN && MAY_CONFIRM(n, a) -> confirm(n, a) }
 #define EXTEND(n, a)        :: STEP { state[a] == HELD && key[n] == OF(a) && counter[n] < token[a] -> extend(n, a) }
 #define RELEASE(n, a)       :: STEP { state[a] == HELD && key[n] == OF(a) -> release(n, a) }
-#define REPAIR(n, a)        :: STEP { state[a] == HELD && FREE(n) && counter[n] <= token[a] -> repair(n, a) }
+#define REPAIR(n, a)        :: STEP { state[a] == HELD && FREE(n) -> repair(n, a) }
 #define REPAIR_EARLY(n, a)  :: STEP { state[a] == CHOSEN && FREE(n) && counter[n] <= token[a] -> repair(n, a); REPLY(n, a) = token[a] }
 #define EXPIRE(n)           :: STEP { !FREE(n) -> expire(n) }
 

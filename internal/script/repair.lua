@@ -1,5 +1,5 @@
--- Gives the key back to a holder whose quorum stands, on a node that lost it; but not where a later
--- holder has been: then the counter is past our token.
+-- Gives the key back to a holder whose quorum stands, on a node that lost it. The counter may be past our token,
+-- by an attempt of another that this node voted for meanwhile and that has failed: it stays.
 -- KEYS  key, counter, admission
 -- ARGV  step, holder id, TTL in ms, token, counter TTL in ms, the admission expected
 -- Answers 1 or 0; -1 when not admitted.
@@ -12,11 +12,10 @@ end
 if seen[1] then
   return seen[1] == ARGV[2] and 1 or 0
 end
-if (tonumber(seen[2]) or 0) > tonumber(ARGV[4]) then
-  return 0
-end
 if not redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3], 'NX') then
   return 0
 end
-redis.call('PSETEX', KEYS[2], ARGV[5], ARGV[4])
+if (tonumber(seen[2]) or 0) < tonumber(ARGV[4]) then
+  redis.call('PSETEX', KEYS[2], ARGV[5], ARGV[4])
+end
 return 1

@@ -1,5 +1,5 @@
 -- Gives several keys back to a holder whose quorum stands, on a node that lost some of them; but
--- not where one is another's, or a later holder of one has been.
+-- not where one is another's. A counter may be past our token, as in the repair step: it stays.
 -- KEYS  of each: key, counter, next; then the admission
 -- ARGV  as of the repair step
 -- Answers 1 or 0; -1 when not admitted.
@@ -10,7 +10,7 @@ if not admitted(KEYS[#KEYS], seen[#KEYS], ARGV[6], redis.call('TIME')) then
 end
 for i = 1, #KEYS - 3, 3 do
   -- rule: repair-only-empty
-  if seen[i] and seen[i] ~= ARGV[2] or not seen[i] and (tonumber(seen[i + 1]) or 0) > tonumber(ARGV[4]) then
+  if seen[i] and seen[i] ~= ARGV[2] then
     return 0
   end
 end

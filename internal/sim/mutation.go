@@ -242,9 +242,6 @@ elseif seen[1] ~= ARGV[2] then
 	RepairOverwrites: {"repair.lua", `if seen[1] then
   return seen[1] == ARGV[2] and 1 or 0
 end
-if (tonumber(seen[2]) or 0) > tonumber(ARGV[4]) then
-  return 0
-end
 if not redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3], 'NX') then`, `if not redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) then`},
 	LeavesUnheld:     {"release.lua", `ours and ARGV[1] or nil`, `ARGV[1]`},
 	AdmissionUnnamed: {"admitted.lua", `if not said or expected == '' or string.sub(said, 1, -18) ~= expected then`, `if not said or expected == '' then`},
