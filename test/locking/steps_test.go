@@ -136,8 +136,6 @@ func stepsAfterAGrant(n readersNode, steps steps, also []string, shared bool) {
 	locktest.Do(t, server, "DEL", lost)
 	confirmation.Granted = a.Counter + 1
 	n.is("confirmed where the key is gone", n.node.Confirm(t.Context(), confirmation).Verdict, vote.NotOurs)
-	locktest.Do(t, server, "SET", node.CounterKey(lost), later)
-	refused("after a later holder", vote.NotOurs)
 	locktest.Do(t, server, "SET", lost, "theirs", "PX", "300000")
 	refused("another's", vote.Held)
 	locktest.Do(t, server, "DEL", lost, node.CounterKey(lost))
@@ -147,6 +145,16 @@ func stepsAfterAGrant(n readersNode, steps steps, also []string, shared bool) {
 		t.Errorf("a lock of another kind was replaced by a %v", kind)
 	}
 
+	locktest.Do(t, server, "DEL", lost)
+	locktest.Do(t, server, "SET", node.CounterKey(lost), later) // by another's attempt
+	want := vote.Granted
+	if extension.Shared {
+		want = vote.NotOurs
+	}
+	n.is("where another tried", n.node.Repair(t.Context(), extension).Verdict, want)
+	if v := locktest.Value(t, server, node.CounterKey(lost)); v != later {
+		t.Errorf("the counter is %s after %s", v, later)
+	}
 	locktest.Do(t, server, "DEL", lost)
 	locktest.Do(t, server, "SET", node.CounterKey(lost), strconv.FormatUint(extension.Token, 10)) // by no other holder
 	n.is("given back", n.node.Repair(t.Context(), extension).Verdict, vote.Granted)
