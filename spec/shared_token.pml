@@ -133,6 +133,12 @@ inline claim() {
 #define OPENS(n, v) (counter[n] < (v))
 #endif
 
+#ifdef REPAIR_NOT_RAISING /* who is repaired opens a phase under the counter that is there */
+#define RAISED 0
+#else
+#define RAISED 1
+#endif
+
 #ifdef READER_ALWAYS_RAISES
 #define JOINS(n, v) (counter[n] < (v))
 #else
@@ -216,9 +222,13 @@ inline write_repair(n, a) {
 }
 
 inline read_repair(n, a) {
-	ENTRY(n, a) = 1; raise(n, token[a]);
+	ENTRY(n, a) = 1;
 	if
-	:: phase[n] == NONE -> phase[n] = token[a]
+	:: EMPTY(n) && counter[n] > token[a] -> counter[n] = counter[n] + RAISED
+	:: else -> raise(n, token[a])
+	fi;
+	if
+	:: phase[n] == NONE -> phase[n] = counter[n]
 	:: else
 	fi;
 	printf("node %d is repaired for reader %d, in phase %d\n", n, a, phase[n])
@@ -360,8 +370,8 @@ inline sort() {
 #define READ_EXTEND(n, a)    :: STEP { state[a] == HELD && ENTRY(n, a) && counter[n] < token[a] -> raise(n, token[a]) }
 #define WRITE_REPAIR(n, a)   :: STEP { state[a] == HELD && EMPTY(n) -> write_repair(n, a) }
 #define READ_REPAIR(n, a) \
-	:: STEP { state[a] == HELD && EMPTY(n) && counter[n] <= token[a] -> read_repair(n, a) } \
-	:: STEP { state[a] == HELD && phase[n] != NONE && !ENTRY(n, a) && phase[n] <= token[a] -> read_repair(n, a) }
+	:: STEP { state[a] == HELD && EMPTY(n) && (counter[n] <= token[a] || counter[n] + RAISED <= MAX) -> read_repair(n, a) } \
+	:: STEP { state[a] == HELD && phase[n] != NONE && !ENTRY(n, a) -> read_repair(n, a) }
 
 #define CHOOSE(a)            TOKENS(CHOOSE_FOR, a)
 #define CHOOSE_FOR(a, v)     :: STEP { state[a] == ASKING && (0 NODES_FOR(IS, a, v)) > 0 && (0 NODES_FOR(UP_TO, a, v)) >= QUORUM -> choose(a, v) }

@@ -78,6 +78,7 @@ func TestModel(t *testing.T) {
 		{name: "shared, 5 nodes, TTL 3", model: "shared", defines: []string{"N=5", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
 		{name: "shared, tokens to 4", model: "shared_token", defines: []string{"MAX=4", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
 		{name: "shared, tokens of 2 writers to 3", model: "shared_token", defines: []string{"WRITERS=2", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
+		{name: "shared, tokens of 2 readers to 3", model: "shared_token", defines: []string{"READERS=2", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
 		{name: "shared, tokens of 2 readers are confirmed", model: "shared_token", defines: []string{"WHOLE", "READERS=2", "MAX=2", "SORTED"}, large: true, memory: 8192, depth: 10_000_000},
 		{name: "shared, queue of 3 and 3", model: "shared_queue", defines: []string{"WRITERS=3", "READERS=3"}, large: true},
 	} {
@@ -229,6 +230,8 @@ func TestMutations(t *testing.T) {
 		{"one TTL for all readers", "shared", []string{"SHARED_TTL", "MORTAL", "READERS=2", "TTL=2"}, "gone"},
 		// The first reader has the token of the writer before it.
 		{"readers' token not raised", "shared_token", []string{"OPEN_NOT_RAISING"}, "distinct"},
+		// A reader whose time is over is repaired after a writer, and another joins it and has that writer's token.
+		{"repair of a reader not raising", "shared_token", []string{"REPAIR_NOT_RAISING", "READERS=2", "MAX=2"}, "distinct"},
 		// A grant executed twice makes the entry anew after a writer came and went.
 		{"readers confirmed by the entry", "shared_token", []string{"CONFIRM_BY_MEMBER"}, "distinct"},
 		// The largest answer is the token, and a quorum of grants is enough.

@@ -49,7 +49,7 @@ const (
 	ReaderOthersTTL    // what a reader has ends with the last of them
 	ReadersCounted     // a release takes out any reader
 	ReaderUnadmitted   // a reader's step does not read the admission key
-	ReaderRepaired     // a reader is given its key back though a later holder has been there
+	ReaderRepaired     // a reader that is given its key back opens it under the counter that is there
 	SlotTwice          // a step for a slot that is executed again grants a second one
 	SlotOverTurn       // a slot is granted though another was woken up to take one
 	SlotWakesNobody    // who takes a slot has nobody woken up while another is free
@@ -113,7 +113,7 @@ var mutationNames = [Mutations]string{
 	ReaderOthersTTL:    "a reader as long as the others",
 	ReadersCounted:     "release of any reader",
 	ReaderUnadmitted:   "admission key not read for readers",
-	ReaderRepaired:     "reader repaired after a later holder",
+	ReaderRepaired:     "reader repaired under the counter that is there",
 	SlotTwice:          "a repeat takes a second slot",
 	SlotOverTurn:       "a slot out of turn",
 	SlotWakesNobody:    "a slot wakes nobody up",
@@ -198,7 +198,7 @@ func (m Mutation) Survives() string {
 	case ConfirmSome:
 		return "a node must lose one name of a lock and keep the others, which have the same TTL: the model finds it"
 	case ReaderRepaired:
-		return "a reader's quorum must stand on a node that lost its key and has had a later holder since, as good as never: TestReadersSteps and TestNoRepairAfterALaterHolder find it"
+		return "a repair must come late, when a writer has held since, and another reader must join, as good as never: the model and TestReadersSteps find it"
 	case ConfirmByMember:
 		return "no command is executed twice: an entry that has ended does not come back before the token is stored; the model finds it"
 	case CounterUnbounded:
@@ -276,7 +276,7 @@ if not redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3], 'NX') then`, `if not r
 	ReaderOthersTTL:   {"readers.lua", `math.max(ends(readers, id), now + ttl), id)`, `math.max(ends(readers, id), now + math.max(ttl, redis.call('PTTL', key))), id)`},
 	ReadersCounted:    {"release_shared.lua", `redis.call('ZREM', readers, ARGV[1])`, `redis.call('ZREM', readers, redis.call('ZRANGE', readers, 0, 0)[1])`},
 	ReaderUnadmitted:  {"acquire_shared.lua", `if not admitted(KEYS[3], seen[3], ARGV[7], time) then`, `if false then`},
-	ReaderRepaired:    {"repair_shared.lua", `(under or tonumber(seen[2]) or 0) > token`, `(under or 0) > token`},
+	ReaderRepaired:    {"repair_shared.lua", `counter + 1`, `counter`},
 
 	SlotTwice:        {"slot.lua", `if seen[i] == id then`, `if false then`},
 	SlotOverTurn:     {"slot.lua", `if who and who ~= waiter and waiter ~= '*' then`, `if false then`},

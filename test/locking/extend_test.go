@@ -14,7 +14,6 @@ import (
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // counterOf names the side key that holds a lock's token counter, as the wire
@@ -152,16 +151,18 @@ func TestNoRepairWithoutAQuorum(t *testing.T) {
 }
 
 // A node that lost the record may vote for another's attempt, which fails, before the lock is extended again. That raised its
-// counter, and nobody has held the lock since: the node gets the record back, and keeps the larger counter.
+// counter, and nobody has held the lock since: the node gets the record back, and its counter does not fall.
 func TestRepairWhereOthersTried(t *testing.T) {
 	t.Parallel()
+	writes, same := redlatch.WithLabel(""), func(name string) string { return name }
 	for kind, c := range map[string]struct {
-		option redlatch.Option
-		key    func(name string) string
+		option, others redlatch.Option
+		key            func(name string) string
 	}{
-		"a lock":        {redlatch.WithLabel(""), func(name string) string { return name }},
-		"several names": {redlatch.WithAlso(t.Name() + "/also"), func(name string) string { return name }},
-		"a permit":      {redlatch.WithPermits(1), func(name string) string { return locktest.SlotKey(name, 0) }},
+		"a lock":        {writes, writes, same},
+		"several names": {redlatch.WithAlso(t.Name() + "/also"), redlatch.WithAlso(t.Name() + "/also"), same},
+		"a permit":      {redlatch.WithPermits(1), redlatch.WithPermits(1), func(name string) string { return locktest.SlotKey(name, 0) }},
+		"a reader":      {redlatch.WithShared(), writes, same},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -181,7 +182,7 @@ func TestRepairWhereOthersTried(t *testing.T) {
 			locktest.Do(t, nodes[0], append([]string{"DEL", key}, lock.Names()[1:]...)...)
 			var raised uint64
 			locktest.Await(t, "the node has voted for another, and that is undone", func() bool {
-				if _, err := other.TryLock(t.Context(), name, c.option); err == nil {
+				if _, err := other.TryLock(t.Context(), name, c.others); err == nil {
 					t.Fatal("two holders")
 				}
 				raised, _ = strconv.ParseUint(locktest.Value(t, nodes[0], counter), 10, 64)
@@ -196,66 +197,61 @@ func TestRepairWhereOthersTried(t *testing.T) {
 	}
 }
 
-// Where another is, the record is not given back, and the other's stays. Where the counter alone is larger a reader does
-// not get its record back, since a writer may have been there between it and those who would join it; a lock does.
-func TestNoRepairAfterALaterHolder(t *testing.T) {
+// A node that lost its keys may let other readers in, under a larger counter, before the lock of an earlier reader is
+// extended again: that one joins them.
+func TestRepairAmongReaders(t *testing.T) {
 	t.Parallel()
-	for kind, c := range map[string]struct {
-		option  redlatch.Option
-		step    string
-		another string // with a larger counter behind it
-	}{
-		"a lock":        {option: redlatch.WithLabel(""), step: "repair", another: "theirs "},
-		"several names": {option: redlatch.WithAlso(t.Name() + "/also"), step: "repair-all", another: "theirs "},
-		"a reader":      {option: redlatch.WithShared(), step: "repair-shared", another: "theirs "},
-		"among readers": {option: redlatch.WithShared(), step: "repair-shared", another: vote.SharedMark + " "},
-	} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			locktest.EachFlavor(t, func(t *testing.T, binary string) { noRepairAfter(t, binary, c.option, c.step, c.another) })
-		})
-	}
-}
-
-func noRepairAfter(t *testing.T, binary string, option redlatch.Option, step, another string) {
-	nodes := locktest.SharedOf(t, binary, 5)
-	proxies := redistest.Proxies(t, nodes)
-	client := locktest.Open(t, locktest.Config(locktest.ProxyURLs(proxies)...))
-	wires := locktest.Taps(proxies)
+	nodes := locktest.Shared(t, 3)
+	config := locktest.Config(redistest.URLs(nodes)...)
 	name, readers := t.Name(), node.ReadersKey(t.Name())
-	lock := locktest.TryLock(t, client, name, option, redlatch.WithoutRenewal())
-	locktest.AwaitOn(t, lock, nodes...)
-	later := fmt.Sprint(lock.Token() + 1)
-	for _, s := range nodes[:2] {
-		locktest.Do(t, s, "DEL", name, readers)
-		locktest.Do(t, s, "SET", counterOf(name), later, "PX", "60000")
+	read := func() *redlatch.Lock {
+		return locktest.TryLock(t, locktest.Open(t, config), name, redlatch.WithShared(), redlatch.WithoutRenewal())
 	}
-	locktest.Do(t, nodes[1], "SET", name, another+later, "PX", "60000")
-	// It is tried once more only after the first try has failed.
-	reads := step == "repair-shared"
-	locktest.Await(t, "the repair was refused, or done", func() bool {
+	lock := read()
+	locktest.AwaitOn(t, lock, nodes...)
+	locktest.Do(t, nodes[0], "DEL", name, readers)
+	other := read()
+	locktest.AwaitOn(t, other, nodes[0])
+	locktest.Await(t, "both are there", func() bool {
 		if err := lock.Extend(t.Context(), locktest.TTL); err != nil && !locktest.Late(err) {
 			t.Fatal(err)
 		}
-		v := locktest.Value(t, nodes[0], name)
-		if v != "" && reads {
-			t.Fatalf("given back where a later holder has been: %q", v)
-		}
-		if v == "" && !reads {
-			return false
-		}
-		if n := locktest.Do(t, nodes[1], "EXISTS", readers); n != int64(0) {
-			t.Fatal("given back beside another")
-		}
-		// A node that says that another has the key is not asked to give it back; one that has readers may be.
-		return !reads || wires[0].Count(step) >= 2 && (another != vote.SharedMark+" " || wires[1].Count(step) >= 2)
+		return locktest.Do(t, nodes[0], "ZCARD", readers) == int64(2)
 	})
-	if v := locktest.Value(t, nodes[0], counterOf(name)); v != later {
-		t.Errorf("the counter is %s after %s", v, later)
-	}
+	locktest.Unlock(t, other)
 	locktest.Unlock(t, lock)
-	if v := locktest.Value(t, nodes[1], name); v != another+later {
-		t.Errorf("another's record is now %q", v)
+}
+
+// Where another has the key the record is not given back, and the other's stays.
+func TestNoRepairWhereAnotherIs(t *testing.T) {
+	t.Parallel()
+	for kind, option := range map[string]redlatch.Option{
+		"a lock": redlatch.WithLabel(""), "several names": redlatch.WithAlso(t.Name() + "/also"), "a reader": redlatch.WithShared(),
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			locktest.EachFlavor(t, func(t *testing.T, binary string) {
+				nodes := locktest.SharedOf(t, binary, 5)
+				client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
+				name, readers := t.Name(), node.ReadersKey(t.Name())
+				lock := locktest.TryLock(t, client, name, option, redlatch.WithoutRenewal())
+				locktest.AwaitOn(t, lock, nodes...)
+				for _, s := range nodes[:2] {
+					locktest.Do(t, s, "DEL", name, readers)
+				}
+				locktest.Do(t, nodes[1], "SET", name, "theirs", "PX", "60000")
+				locktest.Await(t, "the node where nobody is has the record again", func() bool {
+					if err := lock.Extend(t.Context(), locktest.TTL); err != nil && !locktest.Late(err) {
+						t.Fatal(err)
+					}
+					return locktest.Value(t, nodes[0], name) != ""
+				})
+				locktest.Unlock(t, lock)
+				if v := locktest.Value(t, nodes[1], name); v != "theirs" || locktest.Do(t, nodes[1], "EXISTS", readers) != int64(0) {
+					t.Errorf("another's record is now %q", v)
+				}
+				locktest.Do(t, nodes[1], "DEL", name)
+			})
+		})
 	}
-	locktest.Do(t, nodes[1], "DEL", name)
 }

@@ -296,7 +296,7 @@ func TestReadersSteps(t *testing.T) {
 				n.Errorf("%v keys are left", left)
 			}
 		})
-		each("a key that was lost is given back, and not after a writer", func(n readersNode) {
+		each("a key that was lost is given back, also after a writer and among later readers", func(n readersNode) {
 			a := n.acquire("a", true, long)
 			locktest.Do(n.T, server, "DEL", n.key)
 			n.is("extended", n.extend("a", long, a), vote.NotOurs)
@@ -311,13 +311,24 @@ func TestReadersSteps(t *testing.T) {
 			n.is("beside a writer", n.repair("a", a), vote.NotOurs)
 			n.is("extended beside a writer", n.extend("a", long, a), vote.Held)
 			n.is("released", n.release("w", false), vote.Granted)
-			n.is("after a writer", n.repair("a", a), vote.NotOurs)
+			n.is("after a writer", n.repair("a", a), vote.Granted)
 			c := n.acquire("c", true, long)
-			n.is("among readers after a writer", n.repair("a", a), vote.NotOurs)
-			n.is("extended among readers after a writer", n.extend("a", long, a), vote.NotOurs)
-			n.is("of the token before theirs", n.repair("a", c-1), vote.NotOurs)
-			n.is("among readers of its own time", n.repair("d", w+1e9), vote.Granted)
-			n.is("where another's larger token is stored", n.repair("e", c), vote.Granted)
+			if c <= w {
+				n.Errorf("who joins after the writer is granted under %d, after %d", c, w)
+			}
+			n.is("confirmed by who joins", n.confirm("c", c, c), vote.Granted)
+			locktest.Do(n.T, server, "DEL", n.key)
+			d := n.acquire("d", true, long)
+			n.is("extended beside later readers", n.extend("a", long, a), vote.NotOurs)
+			n.is("among later readers", n.repair("a", a), vote.Granted)
+			n.is("extended among later readers", n.extend("a", long, a), vote.Granted)
+			if got := n.counter(); got != d {
+				n.Errorf("the counter is %d after %d", got, d)
+			}
+			n.is("among earlier readers", n.repair("e", d+1e9), vote.Granted)
+			if got := n.counter(); got != d+1e9 {
+				n.Errorf("the counter is %d, not the larger token %d", got, d+1e9)
+			}
 		})
 	})
 }
