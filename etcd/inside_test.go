@@ -65,8 +65,10 @@ func TestRenewalInOneTerm(t *testing.T) {
 // A renewal that another cluster answers ends the etcd lease and all grants.
 func TestRenewalInAnotherCluster(t *testing.T) {
 	t.Parallel()
+	client := clientv3.NewCtxClient(t.Context())
+	client.Lease = renewer{term: 7, cluster: 2}
 	s := &session{
-		client: &clientv3.Client{Lease: renewer{term: 7, cluster: 2}}, id: 1, cluster: 1, news: make(chan struct{}), life: t.Context(),
+		client: client, id: 1, cluster: 1, news: make(chan struct{}), life: t.Context(),
 		probe: func(context.Context) (uint64, error) { return 7, nil },
 	}
 	if err := s.renew(t.Context()); !errors.Is(err, errClusters) {

@@ -249,3 +249,22 @@ func TestOpenURL(t *testing.T) {
 		}
 	}
 }
+
+// A program that closes its own etcd client first is told so: by calls that would wait, too.
+func TestClientClosedFirst(t *testing.T) {
+	t.Parallel()
+	theirs := dial(t, common(t).Addrs()...)
+	client, err := etcd.Open(enginetest.Patient, theirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	lock := enginetest.Lock(t, client, t.Name())
+	theirs.Close()
+	_, waited := client.Lock(t.Context(), "another")
+	for _, err := range []error{waited, lock.Extend(t.Context(), enginetest.Patient.TTL)} {
+		if !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "closed its etcd client") {
+			t.Errorf("%v, want ErrRefused and the reason", err)
+		}
+	}
+}

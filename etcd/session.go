@@ -60,6 +60,8 @@ var (
 	errNoLease      = errors.New("the cluster gives no etcd lease")
 	errNoAnswer     = errors.New("no answer in time")
 	errClosed       = errors.New("the client is closed")
+	// errClientClosed: no step can be sent any more.
+	errClientClosed = errors.New("the program has closed its etcd client: close the *redlatch.Client first")
 	// errClusters: two clients could hold one lock, each in another cluster.
 	errClusters = errors.New("Cluster.Endpoints: two clusters answer: name the members of one; if it was restored or made anew, open the client anew")
 )
@@ -260,6 +262,8 @@ func (s *session) await(ctx context.Context) error {
 		switch {
 		case s.life.Err() != nil:
 			return errNotConnected
+		case s.client.Ctx().Err() != nil:
+			return errClientClosed
 		case there:
 			return nil
 		case why != nil:
@@ -267,6 +271,7 @@ func (s *session) await(ctx context.Context) error {
 		}
 		select {
 		case <-news:
+		case <-s.client.Ctx().Done():
 		case <-ctx.Done():
 			return s.notConnected()
 		case <-s.life.Done():

@@ -234,7 +234,7 @@ func answer(err error) vote.Answer {
 // refuses reports whether a server, or this package, will not do it however long one waits.
 func refuses(err error) bool {
 	for _, why := range []error{
-		errForeign, errClusters, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed, rpctypes.ErrUserNotFound,
+		errForeign, errClusters, errClientClosed, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed, rpctypes.ErrUserNotFound,
 		rpctypes.ErrInvalidAuthMgmt, rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge,
 	} {
 		if errors.Is(err, why) {
