@@ -85,7 +85,7 @@ func TestNothingIsWrittenUnderAStaleLease(t *testing.T) {
 	// With a way to no server.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	s := &store{session: &session{id: 1, life: ctx, lasts: 20 * time.Second, renewed: clock.System.Now().Add(-19500 * time.Millisecond)}}
+	s := &store{session: &session{client: clientv3.NewCtxClient(ctx), id: 1, life: ctx, lasts: 20 * time.Second, renewed: clock.System.Now().Add(-19500 * time.Millisecond)}}
 	w := &acquisition{store: s, request: vote.Acquire{Key: "name", ID: "id", TTL: time.Second}}
 	if a, again := w.commit(ctx, contents{}); a.Verdict != vote.Unavailable || again {
 		t.Errorf("acquire: %v, %v", a, again)
