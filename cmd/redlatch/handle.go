@@ -36,7 +36,7 @@ func (e *extendCmd) line() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "extend <name> <handle>",
 		Short: "Extend a lock by its handle.",
-		Long: `Extends a lock that redlatch lock has taken. A lock that has run out is lost for good, even if nobody else has it: redlatch extend does not take it again.
+		Long: `Extends a lock that redlatch lock has taken. A lock that has run out is lost for good, even if nobody else has it: redlatch extend does not take it again. A server that has restarted without its keys does not get the lock again either: when a majority has, even one after the other, the lock is lost. redlatch run and redlatch lock --keep give it back.
 
 Arguments:
 

@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/doctor"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/oneshot"
 )
 
 // A lock that is held goes on through a rolling restart that is done as the page says: the next node is
@@ -18,14 +19,23 @@ import (
 // on that node.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
+	waits := strings.Contains(rollingUpgrade(t), "for the longest TTL")
+	locktest.UntilKept(t, 20, func(int) error { return rolled(t, waits) })
+}
+
+// rollingUpgrade returns what the page says of a rolling upgrade.
+func rollingUpgrade(t *testing.T) string {
+	_, row, _ := strings.Cut(restartsPage(t), "\n| rolling upgrade |")
+	row, _, _ = strings.Cut(row, "\n")
+	return row
+}
+
+func restartsPage(t *testing.T) string {
 	page, err := os.ReadFile("../../docs/restarts.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, row, _ := strings.Cut(string(page), "\n| rolling upgrade |")
-	row, _, _ = strings.Cut(row, "\n")
-	waits := strings.Contains(row, "for the longest TTL")
-	locktest.UntilKept(t, 20, func(int) error { return rolled(t, waits) })
+	return string(page)
 }
 
 // rolled restarts two of three nodes, one after the other, and returns why the lock was lost.
@@ -66,4 +76,29 @@ func rolled(t *testing.T, waits bool) (lost error) {
 	}
 	locktest.Unlock(t, lock)
 	return nil
+}
+
+// A lock that is extended by its id is not given back to a node that restarted: it is lost with the second
+// node, and the page says so.
+func TestRollingRestartOfALockThatIsExtendedByItsID(t *testing.T) {
+	t.Parallel()
+	nodes := redistest.Nodes(t, 3)
+	client := locktest.Open(t, locktest.Config(redistest.URLs(nodes)...))
+	lock := locktest.TryLock(t, client, "job", redlatch.WithoutRenewal())
+	locktest.AwaitOn(t, lock, nodes...)
+	id, err := lock.Detach()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shots := oneshot.New(client)
+	for i, kept := range []bool{true, false} {
+		locktest.KillAndRestart(t, nodes[i])
+		locktest.Await(t, "the nodes have answered, that one without the lock", func() bool {
+			ok, err := shots.Extend(t.Context(), "job", id, locktest.TTL)
+			return err == nil && ok == kept && locktest.Value(t, nodes[i], "job") == ""
+		})
+	}
+	if row := rollingUpgrade(t); !strings.Contains(row, "`redlatch extend`") {
+		t.Errorf("the page does not say so:%s", row)
+	}
 }
