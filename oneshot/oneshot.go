@@ -134,11 +134,12 @@ func (c *Client) Take(ctx context.Context, name, id string, ttl time.Duration) (
 //
 // It returns true if the lock is held: until ttl less its drift has passed since the call. It
 // returns false if the lock is free or another's; nodes that still had it under id may have
-// prolonged it. A node that has lost its keys is not given the lock again, as Lock.Extend would: the
-// lock is lost once a majority has, even one node after the other. A lock is not shortened, except with CommandsNative, also where CommandsAuto chose
-// that. Waiting and errors are those of Take. After an error the lock is held for as long as
-// before, or longer. For a client whose settings are not the deployment's, the
-// *redlatch.QuorumError wraps redlatch.ErrInvalid as well, and nothing was prolonged.
+// prolonged it. A node that has lost its keys is not given the lock again, as Lock.Extend would do:
+// the lock is lost once a majority has, even one node after the other. A lock is not shortened,
+// except with CommandsNative, also where CommandsAuto chose that. Waiting and errors are those of
+// Take. After an error the lock is held for as long as before, or longer. For a client whose
+// settings are not the deployment's, the *redlatch.QuorumError wraps redlatch.ErrInvalid as well,
+// and nothing was prolonged.
 func (c *Client) Extend(ctx context.Context, name, id string, ttl time.Duration) (bool, error) {
 	call, err := c.begin(ctx, "extend", name, id)
 	if err != nil {
