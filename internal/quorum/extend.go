@@ -38,20 +38,16 @@ const (
 // A node that lost its key is given it back after a quorum has said yes, and only while the validity
 // runs: a lapsed lock is never resurrected.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) (Extension, []vote.Answer) {
-	decided, left := make(chan struct{}), ctx.Done()
-	if end, ok := l.beginExtension(left, decided); !ok {
+	left := ctx.Done()
+	if end, ok := l.beginExtension(left); !ok {
 		return end, nil
 	}
 	k := l.keys
-	over := func() {
-		k.endExtension()
-		close(decided)
-	}
 	e := k.engine
 	// rule: extension-from-send
 	start := e.clock.Now()
 	if end, late := k.late(start); late {
-		over()
+		k.endExtension()
 		return end, nil
 	}
 	round := new(roundContext)
@@ -81,20 +77,20 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) (Extension, []vot
 					x.answered(v.node, v.answer)
 				}
 				x.end()
-				over()
+				k.endExtension()
 			})
 			return Missed, answers
 		}
 	}
-	defer over()
+	defer k.endExtension()
 	return x.end(), x.answers
 }
 
 // beginExtension waits for its turn to extend, until its caller has left. If the extension ends without a
 // turn, it returns how.
-func (l *Lease) beginExtension(left <-chan struct{}, decided chan struct{}) (end Extension, ok bool) {
+func (l *Lease) beginExtension(left <-chan struct{}) (end Extension, ok bool) {
 	for {
-		before, over := l.turn(decided)
+		before, over := l.turn()
 		switch {
 		case over:
 			return Over, false
@@ -109,22 +105,23 @@ func (l *Lease) beginExtension(left <-chan struct{}, decided chan struct{}) (end
 	}
 }
 
-// turn takes the turn to extend, which lasts until endExtension; the caller then closes decided. If
-// another round has the turn, before is the channel of that round. over reports that the lease is
-// over: its keys may be its successor's, who is told of no extension but its own.
-func (l *Lease) turn(decided chan struct{}) (before chan struct{}, over bool) {
+// turn takes the turn to extend, which lasts until endExtension. If another round has the turn, before
+// is closed when that one is decided. over reports that the lease is over: its keys may be its
+// successor's, who is told of no extension but its own.
+func (l *Lease) turn() (before <-chan struct{}, over bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if over = l.state.over(); over || l.underWay != nil {
 		return l.underWay, over
 	}
-	l.underWay = decided
+	l.underWay = make(chan struct{})
 	return nil, false
 }
 
 // endExtension lets the next extension begin.
 func (k *keys) endExtension() {
 	k.mu.Lock()
+	close(k.underWay)
 	k.underWay = nil
 	k.mu.Unlock()
 }

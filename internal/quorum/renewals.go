@@ -161,13 +161,11 @@ func (e *Engine) extendBatch(life context.Context, batch []renewal, limit time.D
 	round := &roundContext{shared: true}
 	round.begin(e, start.Mono, max(limit, e.timeout))
 	defer context.AfterFunc(life, round.end)()
-	over := make(chan struct{})
-	defer close(over)
 	open, left := make([]*extension, len(batch)), 0
 	for i := range batch {
 		r := &batch[i]
 		k := r.lease.keys
-		before, gone := r.lease.turn(over)
+		before, gone := r.lease.turn()
 		end, late := k.late(start)
 		switch {
 		case gone:

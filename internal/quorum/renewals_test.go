@@ -151,3 +151,31 @@ func TestReleaseDuringExtendBatch(t *testing.T) {
 		}
 	})
 }
+
+// A holder's own extension waits for the renewal of its lock that is under way, and not for that of another lock,
+// though the two were begun together.
+func TestExtendDuringExtendBatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes, e, leases := shelves(t, 2)
+		// Two nodes are enough for one lease. One of them does not have the other's key, which takes the third.
+		nodes[0]["lease-1"].set(func(s *server) { s.id = "" })
+		nodes[2]["lease-1"].set(func(s *server) { s.lost = true })
+		batch := []renewal{{lease: leases[0], ttl: 10 * time.Second}, {lease: leases[1], ttl: 10 * time.Second}}
+		over := make(chan struct{})
+		go func() {
+			e.extendBatch(t.Context(), batch, time.Minute)
+			close(over)
+		}()
+		synctest.Wait()
+		start := time.Now()
+		end, _ := leases[0].Extend(t.Context(), 20*time.Second)
+		if took := time.Since(start); end != Extended || took > 2*stepTime {
+			t.Errorf("the holder's own ended %v after %v", end, took)
+		}
+		<-over
+		if batch[0].end != Extended || batch[1].end != Missed {
+			t.Errorf("the renewals ended %v and %v", batch[0].end, batch[1].end)
+		}
+	})
+}
