@@ -179,3 +179,21 @@ func TestExtendDuringExtendBatch(t *testing.T) {
 		}
 	})
 }
+
+// A node that says only after the decision that it has lost the key of one lease is given that back.
+func TestRenewalsRepairsLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes, e, leases := shelves(t, 2)
+		nodes[2]["lease-1"].set(func(s *server) { s.id, s.there = "", stepTime/2 })
+		batch := []renewal{{lease: leases[0], ttl: 10 * time.Second}, {lease: leases[1], ttl: 10 * time.Second}}
+		e.extendBatch(t.Context(), batch, 0)
+		rest()
+		for i := range leases {
+			s := nodes[2][fmt.Sprint("lease-", i)]
+			if got, repairs := s.record(), s.executed("repair"); got != fmt.Sprint("lease-", i) || repairs != i {
+				t.Errorf("the key of lease %d is %q after %d repairs", i, got, repairs)
+			}
+		}
+	})
+}
