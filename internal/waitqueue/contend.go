@@ -51,12 +51,8 @@ func (q *Queue) Wait(ctx context.Context, c Caller) error {
 // stay waits for the turn of w. It returns a lease to hold by or, without a lease, leave to
 // contend.
 func (q *Queue) stay(ctx context.Context, l *local, w *waiter) (*quorum.Lease, error) {
-	came := false
-	// Deferred: a report may panic or end this goroutine.
+	// Deferred: a report may panic or end this goroutine. A turn that was received is not returned once more.
 	defer func() {
-		if came {
-			return
-		}
 		if lease, ok := q.quit(l, w); ok {
 			q.decline(l, lease)
 		}
@@ -72,7 +68,6 @@ func (q *Queue) stay(ctx context.Context, l *local, w *waiter) (*quorum.Lease, e
 	for {
 		select {
 		case lease := <-w.turn:
-			came = true
 			return lease, nil
 		case <-reports:
 			q.tell(l, w.caller)

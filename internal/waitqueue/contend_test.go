@@ -1,11 +1,14 @@
 package waitqueue
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/quorum"
 	"github.com/redlatch/redlatch/internal/vote"
 )
@@ -95,4 +98,176 @@ func TestPlaceOfACallerThatCannotTry(t *testing.T) {
 			t.Errorf("%d tries, asked for %d places: %v", c.tries, nodes[0].asked(), err)
 		}
 	})
+}
+
+// winning is a caller whose try holds when it is over.
+type winning struct {
+	trying
+	ctx    context.Context
+	engine *quorum.Engine
+	// before is called during the try, and held with the holder before the queue hears of it.
+	before func()
+	held   func(*Holder)
+}
+
+func (*winning) Listens() bool { return false }
+
+func (c *winning) Try(vote.Acquire) (*quorum.Lease, Failure) {
+	c.before()
+	lease, _ := c.engine.Acquire(c.ctx, vote.Acquire{Key: key, ID: "won", TTL: 10 * time.Second, Proposed: 1})
+	return lease, Failure{}
+}
+
+func (c *winning) Hold(*quorum.Lease) *Holder {
+	h := &Holder{Caller: c}
+	c.held(h)
+	return h
+}
+
+// A caller whose lock is over before the queue has heard of it, as one that was lost at once, passes its turn on once:
+// one of those behind it contends, and the next when that one has failed.
+func TestTurnIsPassedOnOnce(t *testing.T) {
+	t.Parallel()
+	for _, handed := range []bool{false, true} { // by an attempt of its own, or by the last holder's
+		synctest.Test(t, func(t *testing.T) {
+			e := quorum.New([]quorum.Voter{&granting{}}, clock.System, time.Second)
+			defer e.Close()
+			q := newQueue(t, "p", newNodes(1), nil)
+			q.options.Life = t.Context()
+			const ttl = 10 * time.Second
+			release := func() {}
+			if handed {
+				q.options.Succeed = func(_ Caller, before *quorum.Lease) *quorum.Lease {
+					next, _ := before.Succeed(ttl)
+					return next
+				}
+				lease, _ := e.Acquire(t.Context(), vote.Acquire{Key: key, ID: "mine", TTL: ttl, Proposed: 1, More: 1})
+				q.enter(wanting{})
+				holder := &Holder{Caller: wanting{}}
+				q.acquired(holder, true, false)
+				release = func() { q.Release(holder, lease) }
+			}
+			first := &winning{ctx: t.Context(), engine: e, before: func() { time.Sleep(time.Second) }, held: q.LetGo}
+			won := make(chan error)
+			go func() { won <- q.Wait(t.Context(), first) }()
+			settle()
+			var tries atomic.Int32
+			failed := make(chan error)
+			for range 3 {
+				c := &trying{try: func(int) Failure {
+					if tries.Add(1) > 1 {
+						t.Errorf("handed over %t: two contend at once", handed)
+					}
+					time.Sleep(time.Second)
+					tries.Add(-1)
+					return Failure{Err: errOver, Final: true}
+				}}
+				go func() { failed <- q.Wait(t.Context(), unheard{c}) }()
+			}
+			settle()
+			release()
+			if err := <-won; err != nil {
+				t.Error(err)
+			}
+			for range 3 {
+				if err := <-failed; err != errOver {
+					t.Error(err)
+				}
+			}
+			alone(t, q)
+		})
+	}
+}
+
+// unheard does not want to be told what it waits for.
+type unheard struct{ *trying }
+
+func (unheard) Listens() bool { return false }
+
+// hearing is a caller that wants to be told what it waits for.
+type hearing struct {
+	*trying
+	behind []*Holder
+	why    []error
+	// report is called with the number of the report.
+	report  func(n int)
+	reports int
+}
+
+func (*hearing) Listens() bool { return true }
+func (c *hearing) Behind(h *Holder, why error) {
+	c.behind, c.why = append(c.behind, h), append(c.why, why)
+}
+func (c *hearing) Report() {
+	c.reports++
+	if c.report != nil {
+		c.report(c.reports)
+	}
+}
+
+// A caller behind others of its process is told at once, and each second, whose lock it waits for or what stands in their
+// way; and when its ctx ends, for the error.
+func TestReportsBehindOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, "p", newNodes(1), nil)
+		q.options.Life = t.Context()
+		q.enter(wanting{})
+		holder := &Holder{Caller: wanting{}}
+		q.acquired(holder, true, false)
+		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+		defer cancel()
+		c := &hearing{trying: new(trying)}
+		c.report = func(n int) {
+			if len(c.behind) != n {
+				t.Errorf("report %d comes when the caller was told %d times", n, len(c.behind))
+			}
+		}
+		time.AfterFunc(1500*time.Millisecond, func() { q.fail(holder.local, errOver) })
+		if err := q.Wait(ctx, c); err != errOver {
+			t.Error(err)
+		}
+		if c.reports != 3 || len(c.behind) != 4 {
+			t.Fatalf("%d reports, and told %d times", c.reports, len(c.behind))
+		}
+		for i, want := range []error{nil, nil, errOver, errOver} {
+			if c.behind[i] != holder || c.why[i] != want {
+				t.Errorf("%d: behind %v, because of %v", i, c.behind[i], c.why[i])
+			}
+		}
+		q.LetGo(holder)
+		alone(t, q)
+	})
+}
+
+// A report that panics, or ends its goroutine, holds nobody up, wherever the caller is by then.
+func TestReportThatPanics(t *testing.T) {
+	t.Parallel()
+	for name, at := range map[string]int{"behind others, at first": 1, "behind others, later": 2, "while it contends": 3} {
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueue(t, "p", newNodes(1), nil)
+			q.options.Life = t.Context()
+			l, _ := q.enter(wanting{})
+			c := &hearing{trying: &trying{try: func(int) Failure { return Failure{} }}}
+			c.report = func(n int) {
+				if n == at {
+					panic(name)
+				}
+			}
+			go func() {
+				time.Sleep(1500 * time.Millisecond)
+				q.pass(l)
+			}()
+			func() {
+				defer func() {
+					if got := recover(); got != name {
+						t.Errorf("%s: %v", name, got)
+					}
+				}()
+				t.Errorf("%s: %v", name, q.Wait(t.Context(), c))
+			}()
+			time.Sleep(2 * time.Second)
+			alone(t, q)
+		})
+	}
 }
