@@ -2,12 +2,15 @@ package node
 
 import (
 	"context"
+	"errors"
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/hashslot"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -53,5 +56,57 @@ func TestWhoIsToHaveTheSlot(t *testing.T) {
 		if a := n.Choose(t.Context(), r); a.Verdict != vote.Granted || a.Slot != 1 || conn.waiter != want {
 			t.Errorf("asked for by %q, not %q: %+v", conn.waiter, want, a)
 		}
+	}
+}
+
+// choosing is a connection to a server that answers a call for a slot by reply and err.
+type choosing struct {
+	scripted
+	reply driver.Reply
+	err   error
+	// key and id are those of the last release.
+	key, id string
+}
+
+func (c *choosing) EvalSHA(_ context.Context, _ string, keys, args []string) (driver.Reply, error) {
+	if args[0] == script.Slot {
+		return c.reply, c.err
+	}
+	c.key, c.id = keys[0], args[0]
+	c.released = append(c.released, c.id)
+	return deleted, nil
+}
+
+// A slot that may have been granted is released, whichever it is, where no answer says which, or where its counter is none.
+func TestSlotThatMayHaveBeenGranted(t *testing.T) {
+	t.Parallel()
+	granted := func(counter int64) driver.Reply {
+		return driver.Reply{Kind: driver.Array, Array: []driver.Reply{{Kind: driver.Int, Int: counter}, {Kind: driver.Int, Int: 1}, {Kind: driver.Int}}}
+	}
+	held := driver.Reply{Kind: driver.Array, Array: []driver.Reply{{Kind: driver.Text, Text: "theirs"}, {Kind: driver.Int, Int: 5000}}}
+	for name, c := range map[string]struct {
+		reply    driver.Reply
+		err      error
+		want     vote.Verdict
+		released bool
+	}{
+		"granted":           {reply: granted(7), want: vote.Granted},
+		"held":              {reply: held, want: vote.Held},
+		"not sent":          {err: driver.NotSent(errors.New("no connection")), want: vote.NotSent},
+		"no answer":         {err: errors.New("the connection broke"), want: vote.Unknown, released: true},
+		"counter too large": {reply: granted(math.MaxInt64), want: vote.Refused, released: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			conn := &choosing{scripted: scripted{answer: released}, reply: c.reply, err: c.err}
+			n := voter(t, conn, math.MaxInt)
+			a := n.Choose(t.Context(), vote.Acquire{Key: PermitsKey("x"), ID: "mine", TTL: 10 * time.Second, Proposed: 7, Slots: 2})
+			synctest.Wait()
+			if a.Verdict != c.want {
+				t.Errorf("%s: %+v", name, a)
+			}
+			if got := conn.id == "mine" && conn.key == PermitsKey("x"); got != c.released || len(conn.released) > 1 {
+				t.Errorf("%s: released %t: %q of %q, %d times", name, got, conn.id, conn.key, len(conn.released))
+			}
+		})
 	}
 }
