@@ -52,8 +52,11 @@ func (w *witness) releasing(l *Lease) {
 // holders, tokens that grow, and nothing left in the end.
 func TestContentionAtRandom(t *testing.T) {
 	t.Parallel()
-	base := seed.Of(t)
-	for run := range uint64(25) {
+	base, runs := seed.Of(t), uint64(25)
+	if testing.Short() {
+		runs = 8
+	}
+	for run := range runs {
 		if t.Failed() {
 			t.Logf("it was run %d", run-1)
 			return

@@ -305,8 +305,11 @@ func only(names ...string) []condition {
 // certain, and nothing left behind.
 func TestEveryMask(t *testing.T) {
 	t.Parallel()
-	rng := rand.New(rand.NewPCG(seed.Of(t), 0))
-	for n := 1; n <= 5; n++ {
+	rng, most := rand.New(rand.NewPCG(seed.Of(t), 0)), 5
+	if testing.Short() {
+		most = 4
+	}
+	for n := 1; n <= most; n++ {
 		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
 			sweep(t, 0, func(f func([]condition)) {
 				if n <= 3 {
@@ -324,8 +327,12 @@ func TestEveryMask(t *testing.T) {
 func TestEveryMaskWithItsCallerGone(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(seed.Of(t), 0))
-	for _, cut := range []time.Duration{500 * time.Microsecond, 1500 * time.Microsecond, 17 * time.Millisecond, 41 * time.Millisecond} {
-		for n := 1; n <= 4; n++ {
+	cuts, most := []time.Duration{500 * time.Microsecond, 1500 * time.Microsecond, 17 * time.Millisecond, 41 * time.Millisecond}, 4
+	if testing.Short() {
+		cuts, most = cuts[1:2], 3
+	}
+	for _, cut := range cuts {
+		for n := 1; n <= most; n++ {
 			t.Run(fmt.Sprintf("N=%d,cut=%v", n, cut), func(t *testing.T) {
 				sweep(t, cut, func(f func([]condition)) { choices(n, conditions(), rng, f) })
 			})
