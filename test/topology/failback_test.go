@@ -16,18 +16,19 @@ import (
 )
 
 // failingBack is a replicated node on which two clients lock by connections that outlive the
-// failback, one of them idle and one, if it is not, busy.
+// failback, one of them idle and one, if it is not, busy: that one may connect anew.
 type failingBack struct {
 	replicated
 	config        redlatch.Config
 	client, other *redlatch.Client
+	busy          bool
 	stop          func()
 }
 
 func newFailingBack(t *testing.T, binary string, maxTTL time.Duration, busy bool) *failingBack {
 	t.Helper()
 	r := newReplicated(t, redistest.Options{Binary: binary})
-	f := &failingBack{replicated: r, config: r.config(), stop: func() {}}
+	f := &failingBack{replicated: r, config: r.config(), busy: busy, stop: func() {}}
 	f.config.TTL, f.config.MaxTTL, f.config.NoQuarantine = maxTTL, maxTTL, false
 	f.client = locktest.Open(t, f.config)
 	locktest.Vouch(t, f.client, "n0")
@@ -148,7 +149,8 @@ func TestNoVoteRightAfterAFailback(t *testing.T) {
 		if v := locktest.Value(t, f.master, "x"); v != "" {
 			t.Errorf("there is a record again: %q", v)
 		}
-		if u := used(); !u[1] || !u[2] {
+		// Who was answered by the replica connects anew, if the address leads to a master again by the time it looks.
+		if u := used(); !u[1] && !f.busy || !u[2] {
 			t.Fatalf("the clients have reconnected: used since were connections %v, want 1 and 2", u)
 		}
 	})
@@ -173,6 +175,11 @@ func TestWaitersSeeAFailback(t *testing.T) {
 					<-lost.Context().Done() // after the failback
 				}
 				lock, err := f.client.Lock(ctx, name)
+				// On a busy machine the server may be inspected anew while it is a replica.
+				for errors.Is(err, redlatch.ErrRefused) {
+					<-time.After(10 * time.Millisecond)
+					lock, err = f.client.Lock(ctx, name)
+				}
 				waited <- outcome{lock, err}
 			}()
 		}
