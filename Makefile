@@ -209,16 +209,12 @@ release-check: ## whether .goreleaser.yaml is well-formed
 release: ## build and publish what the tag of this commit names
 	GORELEASER_CURRENT_TAG=$(VERSION) go run $(GORELEASER) release --clean
 
-# The models, on the processor that the tests under the race detector leave idle when they are done.
-race-then-plain: race-waiting
-	nice $(MAKE) plain
-
 # What mostly waits for servers, then what computes; beside that once more what no busy machine may make fail.
 ci: setup lint ## what every change must pass
-	$(MAKE) -j 2 race-then-plain plain-waiting
-	$(MAKE) -j 2 sim-once busy-once WORLDS=640 PROCESSES=$$((2 * $$(nproc)))
+	$(MAKE) -j 2 race-waiting plain-waiting
+	$(MAKE) -j 3 sim-once plain busy-once WORLDS=640 PROCESSES=$$((2 * $$(nproc)))
 
 soak: ci platforms sim-once race-soaked fuzz storm bench-once torture busy ## ci, and what takes too long for every change: nightly, and before a release
 
-.PHONY: help setup servers everything demo unit test test-all race race-waiting race-soaked race-then-plain plain plain-waiting busy busy-once lint bench bench-once engine-costs fuzz fuzz-tool \
+.PHONY: help setup servers everything demo unit test test-all race race-waiting race-soaked plain plain-waiting busy busy-once lint bench bench-once engine-costs fuzz fuzz-tool \
 	torture torture-peers margins sim sim-once storm spec version tags share platforms release-check release ci soak
