@@ -54,6 +54,20 @@ func shelves(t *testing.T, n int) (nodes []shelf, e *Engine, leases []*Lease) {
 	return nodes, e, leases
 }
 
+// renewTogether begins a round that renews the leases. over is closed when that is over.
+func renewTogether(t *testing.T, e *Engine, leases []*Lease) (batch []renewal, over <-chan struct{}) {
+	for _, l := range leases {
+		batch = append(batch, renewal{lease: l, ttl: 10 * time.Second})
+	}
+	ended := make(chan struct{})
+	go func() {
+		e.extendBatch(t.Context(), batch, time.Minute)
+		close(ended)
+	}()
+	synctest.Wait()
+	return batch, ended
+}
+
 // What happens to one lease of a batch is nothing to the others.
 func TestRenewalsEndsOneByOne(t *testing.T) {
 	t.Parallel()
@@ -127,13 +141,7 @@ func TestReleaseDuringExtendBatch(t *testing.T) {
 		nodes[2]["lease-1"].set(func(s *server) { s.lost = true })
 		leases[1].Extend(t.Context(), 10*time.Second)
 		nodes[2]["lease-1"].set(func(s *server) { s.lost = false })
-		batch := []renewal{{lease: leases[0], ttl: 10 * time.Second}, {lease: leases[1], ttl: 10 * time.Second}}
-		over := make(chan struct{})
-		go func() {
-			e.extendBatch(t.Context(), batch, time.Minute)
-			close(over)
-		}()
-		synctest.Wait()
+		batch, over := renewTogether(t, e, leases)
 		start := time.Now()
 		leases[1].Release()
 		if took := time.Since(start); took > 2*stepTime {
@@ -161,13 +169,7 @@ func TestExtendDuringExtendBatch(t *testing.T) {
 		// Two nodes are enough for one lease. One of them does not have the other's key, which takes the third.
 		nodes[0]["lease-1"].set(func(s *server) { s.id = "" })
 		nodes[2]["lease-1"].set(func(s *server) { s.lost = true })
-		batch := []renewal{{lease: leases[0], ttl: 10 * time.Second}, {lease: leases[1], ttl: 10 * time.Second}}
-		over := make(chan struct{})
-		go func() {
-			e.extendBatch(t.Context(), batch, time.Minute)
-			close(over)
-		}()
-		synctest.Wait()
+		batch, over := renewTogether(t, e, leases)
 		start := time.Now()
 		end, _ := leases[0].Extend(t.Context(), 20*time.Second)
 		if took := time.Since(start); end != Extended || took > 2*stepTime {

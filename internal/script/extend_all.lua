@@ -22,8 +22,6 @@ if gone then
 end
 for i = 1, #KEYS - 3, 3 do
   prolong(KEYS[i], ARGV[3], ARGV[5])
-  if (tonumber(seen[i + 1]) or 0) < tonumber(ARGV[4]) then
-    redis.call('PSETEX', KEYS[i + 1], ARGV[5], ARGV[4])
-  end
+  raise(KEYS[i + 1], seen[i + 1], ARGV[4], ARGV[5])
 end
 return 1

@@ -15,7 +15,5 @@ end
 if not redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3], 'NX') then
   return 0
 end
-if (tonumber(seen[2]) or 0) < tonumber(ARGV[4]) then
-  redis.call('PSETEX', KEYS[2], ARGV[5], ARGV[4])
-end
+raise(KEYS[2], seen[2], ARGV[4], ARGV[5])
 return 1

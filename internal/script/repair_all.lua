@@ -20,8 +20,6 @@ for i = 1, #KEYS - 3, 3 do
   elseif not redis.call('SET', KEYS[i], ARGV[2], 'PX', ARGV[3], 'NX') then
     return 0 -- of another type; the holder's release deletes what was given back
   end
-  if (tonumber(seen[i + 1]) or 0) < tonumber(ARGV[4]) then
-    redis.call('PSETEX', KEYS[i + 1], ARGV[5], ARGV[4])
-  end
+  raise(KEYS[i + 1], seen[i + 1], ARGV[4], ARGV[5])
 end
 return 1

@@ -84,6 +84,8 @@ var (
 	acquireLua string
 	//go:embed prolong.lua
 	prolongLua string
+	//go:embed raise.lua
+	raiseLua string
 	//go:embed extend.lua
 	extendLua string
 	//go:embed confirm.lua
@@ -178,7 +180,7 @@ var Releasing = New(limits + releaseLua + publishLua + notifyLua + queueLua + re
 var ReleasingAll = New(limits + publishLua + queueLua + releaseAllLua)
 
 // ReleasingShared is Releasing for a reader.
-var ReleasingShared = New(limits + publishLua + queueLua + readersLua + releaseSharedLua)
+var ReleasingShared = New(limits + publishLua + queueLua + raiseLua + readersLua + releaseSharedLua)
 
 // ReleasingSlot is Releasing for a slot.
 var ReleasingSlot = New(limits + fmt.Sprintf("local SLOTS = %d\n", MaxSlots) + publishLua + queueLua + slotsLua + releaseSlotLua)
@@ -230,7 +232,7 @@ var votingSteps = sync.OnceValue(func() string {
 		{Acquire, admittedLua + acquireLua},
 		{Extend, admittedLua + prolongLua + extendLua},
 		{Confirm, confirmLua},
-		{Repair, admittedLua + repairLua},
+		{Repair, admittedLua + raiseLua + repairLua},
 		{Admit, epochLua + lookedLua + admitLua},
 		{Batch, admittedLua + batchLua},
 		{ExtendBatch, admittedLua + prolongLua + extendBatchLua},
@@ -238,12 +240,12 @@ var votingSteps = sync.OnceValue(func() string {
 		{Enqueue, admittedLua + publishLua + queueLua + readersQueueLua + heldLua + enqueueLua},
 		{AcquireAll, admittedLua + publishLua + queueLua + acquireAllLua},
 		{ConfirmAll, confirmAllLua},
-		{ExtendAll, admittedLua + prolongLua + extendAllLua},
-		{RepairAll, admittedLua + prolongLua + repairAllLua},
+		{ExtendAll, admittedLua + prolongLua + raiseLua + extendAllLua},
+		{RepairAll, admittedLua + prolongLua + raiseLua + repairAllLua},
 		{AcquireShared, admittedLua + publishLua + queueLua + readersQueueLua + readersLua + acquireSharedLua},
-		{ConfirmShared, readersLua + confirmSharedLua},
-		{ExtendShared, admittedLua + readersLua + extendSharedLua},
-		{RepairShared, admittedLua + readersLua + repairSharedLua},
+		{ConfirmShared, raiseLua + readersLua + confirmSharedLua},
+		{ExtendShared, admittedLua + raiseLua + readersLua + extendSharedLua},
+		{RepairShared, admittedLua + raiseLua + readersLua + repairSharedLua},
 		{Slot, admittedLua + publishLua + queueLua + slotsLua + "local function acquire(KEYS, ARGV)\n" + acquireLua + "end\n" + slotLua},
 		{EnqueueSlot, admittedLua + publishLua + queueLua + readersQueueLua + slotsLua + enqueueLua},
 	}

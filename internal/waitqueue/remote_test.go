@@ -99,7 +99,7 @@ func TestOthersSeenWaiting(t *testing.T) {
 		q.MarkContended(key)
 		time.Sleep(2 * contendedTime)
 		if !l.remote || !q.hasRemoteWaiters(l) {
-			t.Error("whoever has the key here does not know of those who waited meanwhile")
+			t.Error("the caller that has the key here does not know of those who waited meanwhile")
 		}
 	})
 }

@@ -170,7 +170,7 @@ func TestRepairWhereOthersTried(t *testing.T) {
 			config := locktest.Config(redistest.URLs(nodes)...)
 			client, other := locktest.Open(t, config), locktest.Open(t, config)
 			name, key := t.Name(), c.key(t.Name())
-			counter := "redlatch:{" + name + "}:token:" + key
+			counter := node.CounterKey(key)
 			lock := locktest.TryLock(t, client, name, c.option, redlatch.WithoutRenewal())
 			given := func() bool {
 				if err := lock.Extend(t.Context(), locktest.TTL); err != nil && !locktest.Late(err) {

@@ -36,7 +36,7 @@ func holdRepair(p *redistest.Proxy) *lateRepair {
 }
 
 // A node that hung may give a lock back when its holder is done with it, another has it, or had it. Nothing of the
-// former holder is left there, and whoever waits gets the lock.
+// former holder is left there, and a waiter gets the lock.
 func TestLateRepair(t *testing.T) {
 	t.Parallel()
 	same := func(name string) string { return name }
