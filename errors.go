@@ -82,6 +82,9 @@ func (a NodeAnswer) String() string { return a.Node + ": " + a.text() }
 
 // text is the answer without the node.
 func (a NodeAnswer) text() string {
+	if a.Verdict == VoteUnknown && a.Err == nil {
+		return "not waited for"
+	}
 	var b strings.Builder
 	b.WriteString(a.Verdict.String())
 	if a.Verdict == VoteHeld {

@@ -70,7 +70,8 @@ func TestErrorOfAQuorumThatCameTooLate(t *testing.T) {
 	}
 }
 
-// Nodes that gave the same answer are told of together: it may be a long one.
+// Nodes that gave the same answer are told of together: it may be a long one. That the vote was decided
+// without a node's answer does not read as if that node were dead.
 func TestErrorOfNodesThatAgree(t *testing.T) {
 	t.Parallel()
 	other := errors.New("other settings")
@@ -78,7 +79,7 @@ func TestErrorOfNodesThatAgree(t *testing.T) {
 		{Node: "a", Verdict: redlatch.VoteRefused, Err: other}, {Node: "b", Verdict: redlatch.VoteGranted}, {Node: "c"},
 		{Node: "d", Verdict: redlatch.VoteRefused, Err: other}, {Node: "e", Verdict: redlatch.VoteRefused, Err: errors.New("no rights")},
 	}}
-	want := "; a, d: " + redlatch.VoteRefused.String() + ": other settings; c: " + redlatch.VoteUnknown.String() + "; e: " + redlatch.VoteRefused.String() + ": no rights"
+	want := "; a, d: " + redlatch.VoteRefused.String() + ": other settings; c: not waited for; e: " + redlatch.VoteRefused.String() + ": no rights"
 	if !strings.HasSuffix(e.Error(), want) {
 		t.Errorf("%v\nwant at its end: %s", e, want)
 	}
