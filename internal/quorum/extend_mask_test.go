@@ -78,12 +78,11 @@ func fates(n int, rng *rand.Rand, f func(mask []loss)) {
 	fill(nil, 0)
 }
 
-// everyMask has once try every mask of losses on least to five nodes, until one
-// fails.
+// everyMask has once try every mask of losses on least nodes and more, until one fails.
 func everyMask(t *testing.T, least int, once func(t *testing.T, mask []loss)) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed.Of(t), 0))
-	for n := least; n <= 5; n++ {
+	for n := least; n <= mostNodes(); n++ {
 		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fates(n, rng, func(mask []loss) {

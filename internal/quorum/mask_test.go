@@ -301,15 +301,20 @@ func only(names ...string) []condition {
 	return some
 }
 
+// mostNodes is the largest number of nodes of which every mask is tried.
+func mostNodes() int {
+	if testing.Short() {
+		return 4
+	}
+	return 5
+}
+
 // Every mask of conditions: the right outcome, at the first moment that it is
 // certain, and nothing left behind.
 func TestEveryMask(t *testing.T) {
 	t.Parallel()
-	rng, most := rand.New(rand.NewPCG(seed.Of(t), 0)), 5
-	if testing.Short() {
-		most = 4
-	}
-	for n := 1; n <= most; n++ {
+	rng := rand.New(rand.NewPCG(seed.Of(t), 0))
+	for n := 1; n <= mostNodes(); n++ {
 		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
 			sweep(t, 0, func(f func([]condition)) {
 				if n <= 3 {

@@ -29,6 +29,9 @@ const overdue = 20 * time.Millisecond
 func TestSplitNodes(t *testing.T) {
 	t.Parallel()
 	counters := []uint64{4, 50, 99}
+	if testing.Short() {
+		counters = counters[:2]
+	}
 	for _, c := range []struct {
 		// first are when the quorum's answers come, and rest what becomes of the others.
 		first []time.Duration
