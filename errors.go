@@ -57,7 +57,7 @@ const (
 	// VoteNotReplicated: done, but too few replicas have acknowledged it (Config.Replicas).
 	VoteNotReplicated = vote.NotReplicated
 	// VoteUnavailable: the server answered that it cannot do this now, such as OOM, MISCONF,
-	// NOREPLICAS, LOADING or BUSY. A call that waits for the lock goes on waiting.
+	// NOREPLICAS, LOADING or BUSY, or READONLY, since it is a replica now. A call that waits for the lock goes on waiting.
 	VoteUnavailable = vote.Unavailable
 )
 

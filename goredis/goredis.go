@@ -19,7 +19,7 @@
 //     the address shows when the next step there is refused, because each step asks for the
 //     server that was admitted.
 //   - If an address leads to a new master, as a name in DNS does after a failover, while the former
-//     master stays up as a replica, every call is refused for as long as the pool's connections to
+//     master stays up as a replica, calls fail, or wait, for as long as the pool's connections to
 //     that stand: Options.ConnMaxLifetime ends them.
 //   - Wake-ups come by one more connection to each server, which is made when somebody first
 //     waits. While it is being made, or is broken, the first in the queue looks every 30 ms. It

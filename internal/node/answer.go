@@ -19,10 +19,11 @@ func isReply(err error) bool {
 }
 
 // isFinal reports whether asking again would bring the same answer. It does not where the server has
-// refused the connection, such as the user's password, and was not asked at all.
+// refused the connection, such as the user's password, and was not asked at all, nor where it is a replica now: the
+// key is on it and on its new master.
 func isFinal(err error) bool {
 	refusal, ok := errors.AsType[*driver.ServerError](err)
-	return err == nil || ok && !refusal.Passing() && !refusal.LoggedOut() && !errors.Is(err, driver.ErrNotSent)
+	return err == nil || ok && !refusal.Passing() && !refusal.LoggedOut() && !isReadOnly(err) && !errors.Is(err, driver.ErrNotSent)
 }
 
 // code returns the first word of the server's refusal, "" where err is none.
@@ -46,9 +47,6 @@ func ofAnotherKind(err error) error {
 	}
 	return err
 }
-
-// isDemoted reports whether the server is a replica now. The key is on it and on its new master.
-func isDemoted(err error) bool { return isReadOnly(err) || errors.Is(err, admission.ErrReplica) }
 
 // isUnable reports whether the server cannot do this, and did not.
 func isUnable(err error) bool {
@@ -120,7 +118,7 @@ func failure(err error) vote.Answer {
 	switch {
 	case ok && refusal.Midway():
 		return vote.Answer{Verdict: vote.Unknown, Err: fmt.Errorf("the hash slot is being moved, and the server ended the script midway: %w", refusal)}
-	case ok && refusal.Passing():
+	case ok && refusal.Passing(), isReadOnly(err): // it was a master when it was looked at, and may be one again
 		return vote.Answer{Verdict: vote.Unavailable, Err: refusal}
 	// What breaks a connection that stands, such as an alert of TLS, is not an answer to what was sent over it.
 	case Unfit(err) && (ok || errors.Is(err, driver.ErrNotSent) || errors.Is(err, admission.ErrUnfit)):

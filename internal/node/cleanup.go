@@ -87,7 +87,7 @@ func (n *Node) workOff() {
 		ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)
 		_, err := n.release(ctx, l.request)
 		cancel()
-		if isFinal(err) && !isDemoted(err) {
+		if isFinal(err) {
 			pause = first
 			continue
 		}

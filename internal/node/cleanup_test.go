@@ -223,7 +223,7 @@ func TestReleaseIsTriedUntilAnswered(t *testing.T) {
 	}
 	verdicts := map[string]vote.Verdict{
 		"lost": vote.Unknown, "not sent": vote.NotSent, "loading": vote.Unavailable, "in script": vote.Unavailable,
-		"demoted": vote.Refused, "no TLS": vote.Unknown, "no dial": vote.Refused, "no login": vote.Refused,
+		"demoted": vote.Unavailable, "no TLS": vote.Unknown, "no dial": vote.Refused, "no login": vote.Refused,
 	}
 	for name, failure := range unanswered {
 		t.Run(name, func(t *testing.T) {

@@ -115,7 +115,7 @@ func (n *Node) look(ctx context.Context, whole, commands bool) (e *evidence, con
 		return nil, connection, fmt.Errorf("%w: %w", admission.ErrUnfit, errTopology[n.isSlot()])
 	}
 	if e.isReplica() {
-		if seek(ctx, n.conn) { // others choose the master
+		if seek(ctx, n.conn) || n.Reached() { // others choose the master, or the server was one, and may be again
 			return nil, connection, driver.NotSent(admission.ErrReplica)
 		}
 		return nil, connection, fmt.Errorf("%w: %w", admission.ErrUnfit, admission.ErrReplica)
@@ -181,7 +181,7 @@ func (n *Node) Vouch(ctx context.Context) error {
 func (n *Node) inspectOnce(ctx context.Context, vouched bool) error {
 	seen, connection, err := n.look(ctx, true, false)
 	if err != nil {
-		if errors.Is(err, admission.ErrUnfit) {
+		if errors.Is(err, admission.ErrUnfit) || errors.Is(err, admission.ErrReplica) {
 			n.link.distrust() // no vote counts, not even one that the server would give
 		}
 		return err

@@ -129,7 +129,7 @@ func TestMasterIsSoughtAfterADemotion(t *testing.T) {
 			t.Fatal(a)
 		}
 		conn.replica = true
-		if a := extend(); a.Verdict != vote.Refused {
+		if a := extend(); a.Verdict != vote.Unavailable {
 			t.Errorf("first: %v, %v", a.Verdict, a.Err)
 		}
 		if a := extend(); a.Verdict != vote.NotSent || !errors.Is(a.Err, admission.ErrReplica) || conn.sought != 1 {

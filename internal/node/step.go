@@ -114,7 +114,7 @@ func (n *Node) Release(ctx context.Context, r vote.Release) vote.Answer {
 func (n *Node) released(r vote.Release, reply driver.Reply, err error) vote.Answer {
 	a := answer(reply, err)
 	a.Woken = reply.Int == 2
-	if !isFinal(err) || isDemoted(err) {
+	if !isFinal(err) {
 		again := vote.Release{Key: r.Key, With: r.With, ID: r.ID, TTL: r.TTL, Shared: r.Shared}
 		l := cleanUp{request: again, gone: time.Now().Add(r.TTL)}
 		if n.life.Err() == nil && n.cleanUps.add(l) {

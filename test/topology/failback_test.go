@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -156,6 +157,17 @@ func TestNoVoteRightAfterAFailback(t *testing.T) {
 	})
 }
 
+// awaitQueued waits until somebody waits for the lock.
+func awaitQueued(t *testing.T, server *redistest.Server, name string) {
+	t.Helper()
+	locktest.Await(t, "somebody waits for "+name, func() bool {
+		for _, key := range locktest.Do(t, server, "KEYS", "*queue:"+name).([]any) {
+			return locktest.Do(t, server, "ZCARD", key.(string)) == int64(1)
+		}
+		return false
+	})
+}
+
 // One who is queued for a lock while its node fails over and back is not granted it before
 // the quarantine is over, by the node's clock.
 func TestWaitersSeeAFailback(t *testing.T) {
@@ -175,20 +187,10 @@ func TestWaitersSeeAFailback(t *testing.T) {
 					<-lost.Context().Done() // after the failback
 				}
 				lock, err := f.client.Lock(ctx, name)
-				// On a busy machine the server may be inspected anew while it is a replica.
-				for errors.Is(err, redlatch.ErrRefused) {
-					<-time.After(10 * time.Millisecond)
-					lock, err = f.client.Lock(ctx, name)
-				}
 				waited <- outcome{lock, err}
 			}()
 		}
-		locktest.Await(t, "somebody waits for x", func() bool {
-			for _, key := range locktest.Do(t, f.master, "KEYS", "*queue:x").([]any) {
-				return locktest.Do(t, f.master, "ZCARD", key.(string)) == int64(1)
-			}
-			return false
-		})
+		awaitQueued(t, f.master, "x")
 		since := f.failBack(t, between)
 		for range 2 {
 			o := <-waited
@@ -202,6 +204,77 @@ func TestWaitersSeeAFailback(t *testing.T) {
 		}
 		if held.Err() == nil || lost.Err() == nil {
 			t.Errorf("the locks of before: %v, %v", held.Err(), lost.Err())
+		}
+	})
+}
+
+// A call that waits while the server that it has known as a master is a replica goes on until that is a master again: it
+// is one that was in the queue, or one that comes. One that does not wait learns what is so.
+func TestCallsWaitWhileTheMasterIsAReplica(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		r := newReplicated(t, redistest.Options{Binary: binary})
+		client, other := locktest.Open(t, r.config()), locktest.Open(t, r.config())
+		held := locktest.TryLock(t, other, "queued", redlatch.WithoutRenewal(), redlatch.WithTTL(3*time.Second))
+		locktest.Unlock(t, locktest.TryLock(t, client, "known"))
+		ctx := locktest.Within(t, 2*locktest.Patience)
+		refused := make(map[string]<-chan struct{})
+		calls := map[string]func(redlatch.Option) (*redlatch.Lock, error){
+			"queued": func(o redlatch.Option) (*redlatch.Lock, error) { return client.Lock(ctx, "queued", o) },
+			"Lock":   func(o redlatch.Option) (*redlatch.Lock, error) { return client.Lock(ctx, "x", o) },
+			"unqueued": func(o redlatch.Option) (*redlatch.Lock, error) {
+				return client.Lock(ctx, "y", o, redlatch.WithoutQueue())
+			},
+			"LockAll": func(o redlatch.Option) (*redlatch.Lock, error) { return client.LockAll(ctx, []string{"a", "b"}, o) },
+			"RLock":   func(o redlatch.Option) (*redlatch.Lock, error) { return client.RLock(ctx, "read", o) },
+			"Acquire": func(o redlatch.Option) (*redlatch.Lock, error) { return client.Acquire(ctx, "permits", 2, o) },
+		}
+		waited := make(chan error, len(calls))
+		call := func(name string) {
+			once, done := sync.Once{}, make(chan struct{})
+			refused[name] = done
+			report := redlatch.WithWaitReport(func(err error) {
+				if strings.Contains(err.Error(), "replica") {
+					once.Do(func() { close(done) })
+				}
+			})
+			go func() {
+				lock, err := calls[name](report)
+				if err != nil {
+					waited <- fmt.Errorf("%s: %w", name, err)
+					return
+				}
+				waited <- lock.Unlock(ctx)
+			}()
+		}
+		call("queued")
+		awaitQueued(t, r.master, "queued")
+		locktest.Do(t, r.replica, "REPLICAOF", "NO", "ONE")
+		locktest.Do(t, r.master, "REPLICAOF", "127.0.0.1", fmt.Sprint(r.replica.Port()))
+		<-held.Context().Done()
+		locktest.Await(t, "TryLock says so", func() bool {
+			_, err := client.TryLock(t.Context(), "x")
+			return errors.Is(err, redlatch.ErrNoQuorum) && strings.Contains(err.Error(), "replica")
+		})
+		for name := range calls {
+			if name != "queued" {
+				call(name)
+			}
+		}
+		for name, told := range refused {
+			select {
+			case <-told:
+			case err := <-waited:
+				t.Fatal(err)
+			case <-ctx.Done():
+				t.Fatalf("%s was not told", name)
+			}
+		}
+		locktest.Do(t, r.master, "REPLICAOF", "NO", "ONE")
+		for range calls {
+			if err := <-waited; err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }
