@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -101,7 +102,10 @@ func (n *Node) probeReplicas(ctx context.Context) error {
 	if !isReply(err) || !isFinal(err) {
 		return err
 	}
-	seek(ctx, n.replicas.Conn) // this one may still lead to a former master, which refuses WAIT as a replica
+	if strings.Contains(err.Error(), "cannot be used with replica instances") { // this one still leads to a former master
+		seek(ctx, n.replicas.Conn)
+		return admission.ErrReplica
+	}
 	if n.replicas.Fsync {
 		return fmt.Errorf("%w: Config.Replicas.Fsync needs WAITAOF, which Redis and Valkey have from 7.2 on, and appendonly yes: %w", admission.ErrUnfit, err)
 	}

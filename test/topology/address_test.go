@@ -42,6 +42,36 @@ func TestAddressLeadsToTheNewMaster(t *testing.T) {
 	})
 }
 
+// A call that waits while the address leads to the former master goes on when it leads to the new one, also where the
+// connection by which replicas are waited for led to the former one as well.
+func TestACallWaitsForTheAddress(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		for _, acknowledged := range []int{0, 1} {
+			r := newReplicated(t, redistest.Options{Binary: binary})
+			conf := r.config()
+			conf.Replicas.Count = acknowledged
+			client := locktest.Open(t, conf)
+			locktest.Unlock(t, locktest.TryLock(t, client, "known"))
+			locktest.Do(t, r.replica, "REPLICAOF", "NO", "ONE")
+			locktest.Do(t, r.master, "REPLICAOF", "127.0.0.1", fmt.Sprint(r.replica.Port()))
+			report, waits := locktest.WhenWaiting(nil)
+			outcome := locktest.LockIn(locktest.Within(t, locktest.Patience), client, "x", report)
+			select {
+			case <-waits:
+				r.address.Retarget(r.replica.Addr())
+			case o := <-outcome:
+				t.Fatalf("acknowledged by %d: %v, %v before there was a master", acknowledged, o.Lock, o.Err)
+			}
+			o := <-outcome
+			if o.Err != nil {
+				t.Fatalf("acknowledged by %d: %v", acknowledged, o.Err)
+			}
+			locktest.Unlock(t, o.Lock)
+		}
+	})
+}
+
 // A client of package oneshot that only extends or only releases follows the address, too.
 func TestOneShotFollowsTheAddress(t *testing.T) {
 	t.Parallel()
