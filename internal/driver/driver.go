@@ -196,14 +196,21 @@ func (e *ServerError) Unable() bool {
 
 // Passing reports whether the server said that the same command may succeed in a while. The server
 // did not execute it because it lacks something: memory, a disk, a replica, a master or
-// connections; it reports the last when a client connects. Or it ended a script midway (Midway).
+// connections; it reports the last when a client connects. Or it is a replica (ByReplica), or ended a script midway
+// (Midway).
 func (e *ServerError) Passing() bool {
 	switch e.Code() {
 	case "LOADING", "BUSY", "TRYAGAIN", "MASTERDOWN", "CLUSTERDOWN", "OOM", "MISCONF", "NOREPLICAS":
 		return true
 	}
 	// A Cluster's node says "clients + cluster connections".
-	return strings.HasPrefix(e.withoutERR(), "max number of clients") || e.Midway()
+	return strings.HasPrefix(e.withoutERR(), "max number of clients") || e.ByReplica() || e.Midway()
+}
+
+// ByReplica reports whether the server did not execute the command because it is a replica. Of WAIT and WAITAOF it says
+// so without a code.
+func (e *ServerError) ByReplica() bool {
+	return e.Code() == "READONLY" || strings.Contains(e.Text, " cannot be used with replica instances")
 }
 
 // LoggedOut reports whether the server did not accept the user, or wants a login first. It executed

@@ -19,6 +19,8 @@ func TestPassing(t *testing.T) {
 		"ERR max number of clients reached":                                                                true,
 		"max number of clients reached":                                                                    true,
 		"ERR max number of clients + cluster connections reached":                                          true,
+		"READONLY You can't write against a read only replica.":                                            true,
+		"ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0":            true,
 		"ERR Script attempted to access a non local key in a cluster node script: 3d4d, on @user_script:7": true,
 
 		"":        false,
@@ -29,7 +31,6 @@ func TestPassing(t *testing.T) {
 		"BUSYKEY Target key name already exists.":                   false,
 		"ERR the max number of clients is 0":                        false,
 		"MOVED 1 127.0.0.1:6379":                                    false,
-		"READONLY You can't write against a read only replica.":     false,
 		"NOAUTH Authentication required.":                           false,
 		"WRONGPASS invalid username-password pair":                  false,
 		"DENIED Redis is running in protected mode":                 false,

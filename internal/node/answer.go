@@ -19,11 +19,10 @@ func isReply(err error) bool {
 }
 
 // isFinal reports whether asking again would bring the same answer. It does not where the server has
-// refused the connection, such as the user's password, and was not asked at all, nor where it is a replica now: the
-// key is on it and on its new master.
+// refused the connection, such as the user's password, and was not asked at all.
 func isFinal(err error) bool {
 	refusal, ok := errors.AsType[*driver.ServerError](err)
-	return err == nil || ok && !refusal.Passing() && !refusal.LoggedOut() && !isReadOnly(err) && !errors.Is(err, driver.ErrNotSent)
+	return err == nil || ok && !refusal.Passing() && !refusal.LoggedOut() && !errors.Is(err, driver.ErrNotSent)
 }
 
 // code returns the first word of the server's refusal, "" where err is none.
@@ -35,7 +34,6 @@ func code(err error) string {
 }
 
 func isNoScript(err error) bool  { return code(err) == "NOSCRIPT" }
-func isReadOnly(err error) bool  { return code(err) == "READONLY" }
 func isWrongType(err error) bool { return code(err) == "WRONGTYPE" }
 func forbidden(err error) bool   { return code(err) == "NOPERM" }
 
@@ -46,6 +44,12 @@ func ofAnotherKind(err error) error {
 		return fmt.Errorf("held by a lock of another kind (%w)", err)
 	}
 	return err
+}
+
+// isByReplica reports whether the server refused because it is a replica.
+func isByReplica(err error) bool {
+	refusal, ok := errors.AsType[*driver.ServerError](err)
+	return ok && refusal.ByReplica()
 }
 
 // isUnable reports whether the server cannot do this, and did not.
@@ -118,7 +122,7 @@ func failure(err error) vote.Answer {
 	switch {
 	case ok && refusal.Midway():
 		return vote.Answer{Verdict: vote.Unknown, Err: fmt.Errorf("the hash slot is being moved, and the server ended the script midway: %w", refusal)}
-	case ok && refusal.Passing(), isReadOnly(err): // it was a master when it was looked at, and may be one again
+	case ok && refusal.Passing():
 		return vote.Answer{Verdict: vote.Unavailable, Err: refusal}
 	// What breaks a connection that stands, such as an alert of TLS, is not an answer to what was sent over it.
 	case Unfit(err) && (ok || errors.Is(err, driver.ErrNotSent) || errors.Is(err, admission.ErrUnfit)):

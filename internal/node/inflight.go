@@ -139,7 +139,7 @@ func (n *Node) silence(inFlight *inFlight) time.Duration {
 // other error than a reply, and where the server is a replica, the next command inspects the server anew.
 func (n *Node) ended(ctx context.Context, inFlight *inFlight, taken slots, err error) error {
 	switch {
-	case isReadOnly(err):
+	case isByReplica(err):
 		n.link.distrust() // no longer a master, though it may be one again before it is next asked
 	case err == nil || isReply(err):
 	case errors.Is(err, driver.ErrNotSent) && ctx.Err() != nil:

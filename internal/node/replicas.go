@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -99,12 +98,12 @@ func (n *Node) probeReplicas(ctx context.Context) error {
 		return err
 	}
 	err := errs[1]
-	if !isReply(err) || !isFinal(err) {
-		return err
-	}
-	if strings.Contains(err.Error(), "cannot be used with replica instances") { // this one still leads to a former master
+	if isByReplica(err) { // the connection still leads to a former master
 		seek(ctx, n.replicas.Conn)
 		return admission.ErrReplica
+	}
+	if !isReply(err) || !isFinal(err) {
+		return err
 	}
 	if n.replicas.Fsync {
 		return fmt.Errorf("%w: Config.Replicas.Fsync needs WAITAOF, which Redis and Valkey have from 7.2 on, and appendonly yes: %w", admission.ErrUnfit, err)
