@@ -265,7 +265,7 @@ func configured(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	proxy, err := redistest.StartProxy(server.Addr(), redistest.ProxyOptions{})
 	ts.Check(err)
-	worldOf(ts).nodes["n1"] = &node{server, proxy}
+	worldOf(ts).add("n1", &node{server, proxy})
 	ts.Setenv("n1", proxy.URL())
 }
 

@@ -48,7 +48,7 @@ func cluster(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	for i, server := range servers {
 		name := fmt.Sprintf("c%d", i+1)
-		worldOf(ts).nodes[name] = &node{server: server}
+		worldOf(ts).add(name, &node{server: server})
 		ts.Setenv(name, server.URL())
 	}
 	ts.Setenv("REDLATCH_NODES", servers[0].URL()+"?cluster")
@@ -69,7 +69,7 @@ func nodes(ts *testscript.TestScript, neg bool, args []string) {
 		proxy, err := redistest.StartProxy(server.Addr(), redistest.ProxyOptions{})
 		ts.Check(err)
 		name := fmt.Sprintf("n%d", i+1)
-		worldOf(ts).nodes[name] = &node{server, proxy}
+		worldOf(ts).add(name, &node{server, proxy})
 		ts.Setenv(name, proxy.URL())
 		urls = append(urls, proxy.URL())
 	}

@@ -135,6 +135,7 @@ type worldKey struct{}
 // world is what one script has started.
 type world struct {
 	nodes     map[string]*node
+	started   []*node // also those whose names others have now
 	processes map[string]*process
 }
 
@@ -144,12 +145,18 @@ func newWorld() *world {
 
 func worldOf(ts *testscript.TestScript) *world { return ts.Value(worldKey{}).(*world) }
 
+// add gives the node its name in the script.
+func (w *world) add(name string, n *node) {
+	w.nodes[name] = n
+	w.started = append(w.started, n)
+}
+
 // close ends the processes first: the servers' ends would disturb them.
 func (w *world) close() {
 	for _, p := range w.processes {
 		p.end()
 	}
-	for _, n := range w.nodes {
+	for _, n := range w.started {
 		n.close()
 	}
 }
