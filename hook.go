@@ -59,10 +59,10 @@ func (i inside) Key(name string) (string, error) { return i.c.config.key(name) }
 func (i inside) WholeTTL(ttl time.Duration) (time.Duration, error) {
 	return wholeTTL("ttl", ttl, i.c.config.MaxTTL)
 }
-func (i inside) NoQuarantine() bool                       { return i.c.config.NoQuarantine }
-func (i inside) ALittle(took time.Duration) time.Duration { return i.c.config.aLittle(took) }
-func (i inside) Answers(answers []vote.Answer) any        { return i.c.answers(answers) }
-func (i inside) Holder(id string) any                     { return parseHolder(id) }
+func (i inside) NoQuarantine() bool                { return i.c.config.NoQuarantine }
+func (i inside) NodeTimeout() time.Duration        { return i.c.config.NodeTimeout }
+func (i inside) Answers(answers []vote.Answer) any { return i.c.answers(answers) }
+func (i inside) Holder(id string) any              { return parseHolder(id) }
 func (i inside) Failure(op, name string, answers []vote.Answer) error {
 	return newQuorumError(op, name, i.c.answers(answers))
 }

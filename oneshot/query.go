@@ -42,19 +42,19 @@ type Holding struct {
 }
 
 // Inspect is Query for people: it also tells what the holder said of itself. When enough nodes have
-// answered to tell who holds the lock, it waits for the others a quarter as long again, for
-// NodeTimeout at most. Nodes that it did not wait for are VoteUnknown.
+// answered to tell who holds the lock, it waits for the others for NodeTimeout more. Nodes that it did
+// not wait for are VoteUnknown.
 func (c *Client) Inspect(ctx context.Context, name string) (Holding, error) {
 	if ctx == nil {
 		return Holding{}, errNilContext
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	start, told := time.Now(), false
+	told := false
 	return c.look(ctx, name, func(answers []vote.Answer) bool {
 		if _, _, decided := holding(answers); decided && !told {
 			told = true
-			time.AfterFunc(c.inside.ALittle(time.Since(start)), cancel)
+			time.AfterFunc(c.inside.NodeTimeout(), cancel)
 		}
 		return false
 	})

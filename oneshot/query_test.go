@@ -64,6 +64,31 @@ func TestInspect(t *testing.T) {
 	}
 }
 
+// A node that is slower than the others is waited for: an operator wants to know what it has.
+func TestInspectBesideASlowNode(t *testing.T) {
+	t.Parallel()
+	name := t.Name()
+	nodes := locktest.Shared(t, 3)
+	proxies := redistest.Proxies(t, nodes)
+	client := newCaller(t, locktest.Config(locktest.ProxyURLs(proxies)...), oneshot.CommandsAuto)
+	for _, server := range nodes {
+		locktest.Do(t, server, "SET", name, "a", "PX", "60000")
+	}
+	inspect(t, client, name)
+	quick := 0
+	proxies[2].Delay(redistest.Replies, 8*time.Millisecond, 0)
+	locktest.Await(t, "all answers of five tries come", func() bool { // a busy machine may be slow
+		h, err := client.Inspect(t.Context(), name)
+		if err != nil && !locktest.Late(err) {
+			t.Fatal(err)
+		}
+		if quick++; err != nil || h.Nodes[2].Verdict != redlatch.VoteHeld {
+			quick = 0
+		}
+		return quick == 5
+	})
+}
+
 // Who holds a lock is told without the nodes that hang, once a quorum has told it.
 func TestInspectBesideANodeThatHangs(t *testing.T) {
 	t.Parallel()

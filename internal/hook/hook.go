@@ -113,9 +113,8 @@ type Client interface {
 	WholeTTL(ttl time.Duration) (time.Duration, error)
 	// NoQuarantine is Config.NoQuarantine.
 	NoQuarantine() bool
-	// ALittle returns how long the rest of the nodes are waited for, after it took took to hear a
-	// quorum of them.
-	ALittle(took time.Duration) time.Duration
+	// NodeTimeout is Config.NodeTimeout.
+	NodeTimeout() time.Duration
 	// Nodes returns the client's nodes, in the order of its configuration.
 	Nodes() []OneShotNode
 	// Put puts a question to all nodes. granted reports whether a quorum granted it.
