@@ -109,11 +109,6 @@ type Config struct {
 	// kept out for longer than any lock that it may have forgotten.
 	NoQuarantine bool
 
-	// RestartFence set to FenceOff is NoQuarantine.
-	//
-	// Deprecated: use NoQuarantine.
-	RestartFence FenceMode
-
 	// Durable is your word that no node ever forgets a write that it has answered, so that a node
 	// that restarts votes again at once. It means that each node runs with appendonly yes,
 	// appendfsync always and no-appendfsync-on-rewrite no, has done so since its first lock, and
@@ -174,19 +169,6 @@ type Replicas struct {
 	Timeout time.Duration
 }
 
-// FenceMode is the type of Config.RestartFence.
-//
-// Deprecated: use Config.NoQuarantine.
-type FenceMode uint8
-
-// The modes of Config.RestartFence.
-//
-// Deprecated: use Config.NoQuarantine.
-const (
-	FenceOn  FenceMode = iota // the quarantine
-	FenceOff                  // none, as with NoQuarantine
-)
-
 // maxName bounds a lock's name, in bytes.
 const maxName = 512
 
@@ -238,7 +220,6 @@ func (c Config) complete() (Config, []endpoint, error) {
 	orDefault(&c.Replicas.Timeout, defaultReplicaWait)
 	orDefault(&c.KeyTemplate, nameMark)
 	orDefault(&c.Deployment, "default")
-	c.NoQuarantine = c.NoQuarantine || c.RestartFence == FenceOff
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

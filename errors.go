@@ -284,17 +284,3 @@ func newOverloadError(name string, nodes []NodeAnswer) *QuorumError {
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrInvalid, fmt.Errorf(format, args...))
 }
-
-// The verdicts of a NodeAnswer.
-//
-// Deprecated: use VoteUnknown and so on.
-const (
-	Unknown       = VoteUnknown
-	NotSent       = VoteNotSent
-	Granted       = VoteGranted
-	NotOurs       = VoteNotOurs
-	NotAdmitted   = VoteNotAdmitted
-	Refused       = VoteRefused
-	NotReplicated = VoteNotReplicated
-	Unavailable   = VoteUnavailable
-)

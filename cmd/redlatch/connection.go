@@ -72,12 +72,6 @@ func (c *connection) addTo(flags *pflag.FlagSet) {
 	flags.Var(commandline.Int(&c.Replicas), "replicas", "How many replicas of a node must acknowledge a lock before the node's vote counts (WAIT). Defaults to 0.")
 	commandline.Bool(flags, &c.Fsync, "fsync", "", "Require the node and its replicas to acknowledge that the lock is on disk (WAITAOF). Needs Redis or Valkey 7.2 with appendonly yes.")
 	flags.Var(commandline.Duration(&c.ReplicaTimeout), "replica-timeout", "How long to wait for the acknowledgements. Defaults to 50ms.")
-	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "no-fence" { // its old name
-			name = "no-quarantine"
-		}
-		return pflag.NormalizedName(name)
-	})
 	commandline.Bool(flags, &c.NoQuarantine, "no-quarantine", "", "Let nodes vote as soon as they have started. A node that restarts without its keys can then give a lock to a second holder. All clients of the deployment must agree on this flag.")
 	commandline.Bool(flags, &c.Durable, "durable", "", "Your word that no node ever forgets an answered write (appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, and no replica takes its place). Nodes then vote as soon as they have restarted. All clients of the deployment must agree on this flag.")
 	fromEnvironment(flags, "nodes", "password-file", "ca", "cert", "key", "deployment", "max-ttl", "node-timeout", "key-template", "replicas", "fsync", "replica-timeout", "no-quarantine", "durable")

@@ -14,10 +14,10 @@ import (
 const configPage = "docs/config.md"
 
 // settings are the exported fields of Config, with those of a struct of this file in place of
-// the field of its type. Deprecated ones are left out.
+// the field of its type.
 func settings(t *testing.T, source any) (names []string) {
 	t.Helper()
-	parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "config.go"), source, parser.ParseComments|parser.SkipObjectResolution)
+	parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "config.go"), source, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func settings(t *testing.T, source any) (names []string) {
 			for _, name := range field.Names {
 				inner, ours := field.Type.(*ast.Ident)
 				switch {
-				case !name.IsExported() || strings.Contains(field.Doc.Text(), "Deprecated:"):
+				case !name.IsExported():
 				case ours && structs[inner.Name] != nil:
 					add(prefix+name.Name+".", structs[inner.Name])
 				default:
@@ -67,7 +67,7 @@ func TestSettingsAreDocumented(t *testing.T) {
 }
 
 func TestSettingsCheck(t *testing.T) {
-	got := settings(t, "package p\ntype Config struct { A, B int; C Inner; D Other; e int\n// Deprecated: use A.\nF bool }\ntype Inner struct { G int }\n")
+	got := settings(t, "package p\ntype Config struct { A, B int; C Inner; D Other; e int }\ntype Inner struct { G int }\n")
 	if want := "A B C.G D"; strings.Join(got, " ") != want {
 		t.Errorf("%q, want %q", got, want)
 	}
