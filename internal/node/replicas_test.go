@@ -25,7 +25,7 @@ func (a *acknowledging) Batch(context.Context, ...[]string) ([]driver.Reply, []e
 }
 
 // Replicas acknowledge what their master has. A vote counts only if that has not been another
-// server, or a replica, since it voted.
+// server, or a replica, since it voted. If it has, the server is looked at anew before the next vote.
 func TestReplicasOfAnotherHistory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -33,9 +33,11 @@ func TestReplicasOfAnotherHistory(t *testing.T) {
 		for history, counts := range map[string]bool{"a r": true, "b r": false, "a s": false, "": false} {
 			conn := &acknowledging{history: history}
 			n := New(nil, Options{slotTag: "7", Replicas: Replicas{Conn: conn, Want: 1, Limit: time.Second}})
+			n.link.connected.Store(1)
 			err := n.acknowledged(t.Context(), &sighting{run: "a", history: voted})
-			if counts != (err == nil) || !counts && !errors.Is(err, errReconnected) {
-				t.Errorf("the master has the history %q: %v", history, err)
+			trusted := n.link.connected.Load() == 1
+			if counts != (err == nil) || !counts && !errors.Is(err, errReconnected) || counts != trusted {
+				t.Errorf("the master has the history %q: %v, and is trusted: %t", history, err, trusted)
 			}
 			n.end()
 			n.background.Wait()
