@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"math"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,6 +59,41 @@ func TestServerThatCannotBeLookedAt(t *testing.T) {
 		time.Sleep(redialPause)
 		if a := extend(); a.Verdict != vote.Granted || len(told) != 2 || told[1] != nil {
 			t.Errorf("back: %v, %v; told %v", a.Verdict, a.Err, told)
+		}
+	})
+}
+
+// slow is a connection to a server that takes a while to say what it is.
+type slow struct {
+	scripted
+	looks atomic.Int64
+}
+
+func (c *slow) Do(ctx context.Context, args ...string) (driver.Reply, error) {
+	if args[0] == "EVAL" && args[1] == script.Inspect.Text {
+		c.looks.Add(1)
+		time.Sleep(100 * time.Millisecond)
+	}
+	return c.scripted.Do(ctx, args...)
+}
+
+// Those who ask for a vote while the server is being looked at wait for that, and do not look for themselves.
+func TestServerIsLookedAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		conn := &slow{scripted: scripted{answer: released}}
+		n := voter(t, conn, math.MaxInt)
+		var callers sync.WaitGroup
+		for range 10 {
+			callers.Go(func() {
+				if a := n.Extend(t.Context(), vote.Extend{Key: "x", ID: "mine", TTL: time.Second}); a.Verdict != vote.Granted {
+					t.Errorf("%v, %v", a.Verdict, a.Err)
+				}
+			})
+		}
+		callers.Wait()
+		if looks := conn.looks.Load(); looks != 1 {
+			t.Errorf("it was looked at %d times", looks)
 		}
 	})
 }

@@ -114,8 +114,8 @@ func TestSlotSubscription(t *testing.T) {
 	})
 }
 
-// Where the server forbids it, it is not asked again for a while; where it cannot just now, it is.
-// More than maxSubscriptions there are not.
+// Where the server forbids it, it is not asked again for a while, or until the connection is another; where it cannot
+// just now, it is. Who waits for the answer is told at once. More than maxSubscriptions there are not.
 func TestSlotSubscriptionRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -124,9 +124,12 @@ func TestSlotSubscriptionRefused(t *testing.T) {
 			s := &shards{refuse: &driver.ServerError{Text: text}}
 			n := newSlot(t, "7", counted, func(string) { t.Error("nobody had relied on it") })
 			for range 3 {
-				n.subscription(s.subscribe)
-				time.Sleep(2 * resubscribePause)
+				made := n.subscription(s.subscribe)
 				synctest.Wait()
+				if made != nil && !made.hasSettled() {
+					t.Errorf("%s: who waits is not told", text)
+				}
+				time.Sleep(2 * resubscribePause)
 			}
 			if made, _ := s.soFar(); len(made) != want {
 				t.Errorf("%s: asked %d times, want %d", text, len(made), want)
@@ -137,10 +140,18 @@ func TestSlotSubscriptionRefused(t *testing.T) {
 			if made, _ := s.soFar(); len(made) != want+1 {
 				t.Errorf("%s: after a while asked %d times, want %d: the rights may have changed", text, len(made), want+1)
 			}
+			time.Sleep(2 * resubscribePause)
+			n.link.connected.Store(2)
+			n.subscription(s.subscribe)
+			synctest.Wait()
+			if made, _ := s.soFar(); len(made) != want+2 {
+				t.Errorf("%s: over another connection asked %d times, want %d: it may be another user's, or another server", text, len(made), want+2)
+			}
 		}
 		counted.n.Store(maxSubscriptions - 1)
 		one, more := new(shards), new(shards)
-		if newSlot(t, "7", counted, nil).subscription(one.subscribe) == nil || newSlot(t, "8", counted, nil).subscription(more.subscribe) != nil {
+		if newSlot(t, "7", counted, nil).subscription(one.subscribe) == nil || newSlot(t, "8", counted, nil).subscription(more.subscribe) != nil ||
+			counted.n.Load() != maxSubscriptions {
 			t.Error("the bound is another")
 		}
 		synctest.Wait()
