@@ -213,6 +213,25 @@ func TestHoldersAreToldFirst(t *testing.T) {
 	})
 }
 
+// Where more locks are lost at once than the client releases at once, and the nodes are slow, the rest is released later.
+func TestManyLostOnASlowNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const locks, ttl = redlatch.MaxReleases + 50, 3 * time.Second
+		client := redlatchtest.New(t, redlatch.Config{NodeTimeout: time.Second})
+		for i := range locks {
+			if _, err := client.TryLock(t.Context(), fmt.Sprint(i), redlatch.WithTTL(ttl), redlatch.WithoutRenewal()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		client.Delay(500 * time.Millisecond)
+		time.Sleep(ttl + 10*time.Second)
+		if stats := client.Stats(); stats.Lost != locks || stats.Held != 0 {
+			t.Errorf("%d were lost, and %d are held", stats.Lost, stats.Held)
+		}
+	})
+}
+
 // A lock that is kept for WithMinHold is looked after when that is over, also where an alarm comes before, as after the
 // machine has slept.
 func TestKeptUntilTheEnd(t *testing.T) {
