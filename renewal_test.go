@@ -35,12 +35,12 @@ func TestExtendedJustBeforeItsEnd(t *testing.T) {
 	})
 }
 
-// missedExtensions counts the extensions that an Observer is told of as failed.
-type missedExtensions struct{ n atomic.Int64 }
+// counting counts the events of one type that an Observer is told of.
+type counting[E redlatch.Event] struct{ n atomic.Int64 }
 
-func (m *missedExtensions) Observe(_ context.Context, event redlatch.Event) {
-	if _, ok := event.(redlatch.LockNotExtended); ok {
-		m.n.Add(1)
+func (c *counting[E]) Observe(_ context.Context, event redlatch.Event) {
+	if _, ok := event.(E); ok {
+		c.n.Add(1)
 	}
 }
 
@@ -48,7 +48,7 @@ func (m *missedExtensions) Observe(_ context.Context, event redlatch.Event) {
 func TestRenewalDuringExtend(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		missed := &missedExtensions{}
+		missed := &counting[redlatch.LockNotExtended]{}
 		const ttl = 3 * time.Second
 		client := redlatchtest.New(t, redlatch.Config{TTL: ttl, NodeTimeout: time.Second, Observer: missed})
 		lock, err := client.TryLock(t.Context(), "name")
@@ -128,7 +128,7 @@ func TestExtendOfALockThatEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				missed := &missedExtensions{}
+				missed := &counting[redlatch.LockNotExtended]{}
 				client := redlatchtest.New(t, redlatch.Config{TTL: ttl, NodeTimeout: nodeTimeout, Observer: missed})
 				lock, err := client.TryLock(t.Context(), "name", redlatch.WithoutRenewal(), redlatch.WithGuard(ttl/3))
 				if err != nil {

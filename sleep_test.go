@@ -82,20 +82,11 @@ func TestSleepIsLookedForWhileALockIsHeld(t *testing.T) {
 	})
 }
 
-// extensions counts the extensions that an Observer is told of.
-type extensions struct{ n atomic.Int64 }
-
-func (e *extensions) Observe(_ context.Context, event redlatch.Event) {
-	if _, ok := event.(redlatch.LockExtended); ok {
-		e.n.Add(1)
-	}
-}
-
 // When the machine has slept, a lock is renewed at once if that was due meanwhile, and otherwise when it is due.
 func TestRenewalAfterASleep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		extended := &extensions{}
+		extended := &counting[redlatch.LockExtended]{}
 		machine, client, _ := openSleeping(t, redlatch.Config{TTL: 30 * time.Second, Observer: extended})
 		lock, err := client.TryLock(t.Context(), "name")
 		if err != nil {
