@@ -130,8 +130,8 @@ func (n *Node) acknowledged(ctx context.Context, seen *sighting) error {
 	}
 	select {
 	case err := <-a.done:
-		if errors.Is(err, errReconnected) {
-			n.link.distrust() // what is known is about another server
+		if errors.Is(err, errReconnected) || isByReplica(err) {
+			n.link.distrust() // what is known is about another server, or the connection for WAIT leads to a former one
 		}
 		return err
 	case <-ctx.Done():

@@ -1,6 +1,8 @@
 package topology
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -27,6 +29,44 @@ func TestAcknowledgedExtensionTakesNoMemory(t *testing.T) {
 				t.Fatal(err)
 			}
 			return err == nil
+		})
+	})
+}
+
+// The connection for WAIT led to the former master while that was still one, as the connection for votes was made anew. It
+// follows the address when the former master is a replica.
+func TestAcknowledgementsFollowTheAddress(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		r := newReplicated(t, redistest.Options{Binary: binary})
+		conf := r.config()
+		conf.NoQuarantine = true
+		conf.Replicas.Count = 1
+		client := locktest.Open(t, conf)
+		locktest.Unlock(t, locktest.TryLock(t, client, "known"))
+
+		locktest.Do(t, r.replica, "REPLICAOF", "NO", "ONE")
+		locktest.Do(t, r.replica, "SET", "held", "theirs")
+		r.address.OnCommand(func(c redistest.Command) redistest.Action {
+			if c.Name() != "EVALSHA" {
+				return redistest.Pass
+			}
+			r.address.OnCommand(nil)
+			r.address.Retarget(r.replica.Addr())
+			return redistest.CutBefore
+		})
+		locktest.Await(t, "the new master votes", func() bool {
+			_, err := client.TryLock(t.Context(), "held")
+			return errors.Is(err, redlatch.ErrHeld)
+		})
+		locktest.Do(t, r.master, "REPLICAOF", "127.0.0.1", fmt.Sprint(r.replica.Port()))
+		locktest.Await(t, "a lock at the new master", func() bool {
+			lock, err := client.TryLock(t.Context(), "x")
+			if err != nil {
+				return false
+			}
+			locktest.Unlock(t, lock)
+			return true
 		})
 	})
 }
