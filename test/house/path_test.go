@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"os"
 	"path"
 	"path/filepath"
@@ -253,7 +254,7 @@ func TestPathBack(t *testing.T) {
 				name := f.Name.Name
 				if f.Recv != nil {
 					if pointer, ok := f.Recv.List[0].Type.(*ast.StarExpr); ok {
-						name = "(*" + pointer.X.(*ast.Ident).Name + ")." + name
+						name = "(*" + types.ExprString(pointer.X) + ")." + name
 					}
 				}
 				known[parsed.Name.Name+"."+name] = true
