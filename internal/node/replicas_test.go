@@ -117,3 +117,14 @@ func TestFsyncOfNodeAndReplicas(t *testing.T) {
 		t.Error("an answer without numbers counts")
 	}
 }
+
+// Neither command has the timeout 0, with which the server would wait for ever, where a node is only asked whether it
+// knows the command.
+func TestProbeDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
+	for fsync, want := range map[bool]string{false: "WAIT 0 1", true: "WAITAOF 1 0 1"} {
+		if got := strings.Join(Replicas{Fsync: fsync}.command(0, 0), " "); got != want {
+			t.Errorf("Fsync: %t: %s, want %s", fsync, got, want)
+		}
+	}
+}
