@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 
@@ -91,7 +92,8 @@ func TestCloseOfManyWithoutNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const nodeTimeout = 50 * time.Millisecond
-		client := redlatchtest.New(t, redlatch.Config{NodeTimeout: nodeTimeout})
+		events := new(locktest.Events)
+		client := redlatchtest.New(t, redlatch.Config{NodeTimeout: nodeTimeout, Observer: events})
 		locks := holdMany(t, client, 10*redlatch.MaxReleases)
 		client.Delay(time.Minute) // longer than anybody waits for an answer
 		start := time.Now()
@@ -100,6 +102,19 @@ func TestCloseOfManyWithoutNodes(t *testing.T) {
 		}
 		if took := time.Since(start); took > 12*nodeTimeout {
 			t.Errorf("it took %v", took)
+		}
+		// The Observer is told of those, too, for which no node was asked any more.
+		told := locktest.EventsOf[redlatch.LockReleased](events)
+		if len(told) != len(locks) {
+			t.Errorf("%d of %d releases were observed", len(told), len(locks))
+		}
+		for _, e := range told {
+			if !errors.Is(e.Err, redlatch.ErrNoQuorum) {
+				t.Fatalf("observed: %+v", e)
+			}
+		}
+		if held := client.Stats().Held; held != 0 {
+			t.Errorf("%d locks are looked after", held)
 		}
 		for _, l := range locks {
 			if !errors.Is(l.Err(), redlatch.ErrReleased) {

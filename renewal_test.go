@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 
@@ -35,22 +37,13 @@ func TestExtendedJustBeforeItsEnd(t *testing.T) {
 	})
 }
 
-// counting counts the events of one type that an Observer is told of.
-type counting[E redlatch.Event] struct{ n atomic.Int64 }
-
-func (c *counting[E]) Observe(_ context.Context, event redlatch.Event) {
-	if _, ok := event.(E); ok {
-		c.n.Add(1)
-	}
-}
-
 // A renewal that comes due while the holder extends the lock itself is left out, and not observed as a failure.
 func TestRenewalDuringExtend(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		missed := &counting[redlatch.LockNotExtended]{}
+		events := new(locktest.Events)
 		const ttl = 3 * time.Second
-		client := redlatchtest.New(t, redlatch.Config{TTL: ttl, NodeTimeout: time.Second, Observer: missed})
+		client := redlatchtest.New(t, redlatch.Config{TTL: ttl, NodeTimeout: time.Second, Observer: events})
 		lock, err := client.TryLock(t.Context(), "name")
 		if err != nil {
 			t.Fatal(err)
@@ -60,7 +53,7 @@ func TestRenewalDuringExtend(t *testing.T) {
 		if err := lock.Extend(t.Context(), ttl); err != nil {
 			t.Fatal(err)
 		}
-		if n := missed.n.Load(); n > 0 {
+		if n := len(locktest.EventsOf[redlatch.LockNotExtended](events)); n > 0 {
 			t.Errorf("%d extensions were observed as failed", n)
 		}
 		client.Delay(0)
@@ -128,8 +121,8 @@ func TestExtendOfALockThatEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				missed := &counting[redlatch.LockNotExtended]{}
-				client := redlatchtest.New(t, redlatch.Config{TTL: ttl, NodeTimeout: nodeTimeout, Observer: missed})
+				events := new(locktest.Events)
+				client := redlatchtest.New(t, redlatch.Config{TTL: ttl, NodeTimeout: nodeTimeout, Observer: events})
 				lock, err := client.TryLock(t.Context(), "name", redlatch.WithoutRenewal(), redlatch.WithGuard(ttl/3))
 				if err != nil {
 					t.Fatal(err)
@@ -145,7 +138,7 @@ func TestExtendOfALockThatEnds(t *testing.T) {
 				if err := lock.Extend(t.Context(), ttl); !errors.Is(err, test.want) {
 					t.Errorf("extend: %v", err)
 				}
-				if n := missed.n.Load(); n > 0 {
+				if n := len(locktest.EventsOf[redlatch.LockNotExtended](events)); n > 0 {
 					t.Errorf("%d extensions of a lock that has ended were observed as failed", n)
 				}
 				client.Delay(0)
@@ -302,6 +295,106 @@ func TestLossSaysWhyItWasNotRenewed(t *testing.T) {
 		}
 		if !strings.Contains(why.Error(), `the last renewal failed: extend "name": no quorum: 0 of 1 nodes said yes`) {
 			t.Errorf("it does not say why: %v", why)
+		}
+	})
+}
+
+// renewals is an Observer that notes when a lock was extended, and when it was not.
+type renewals struct {
+	mu             sync.Mutex
+	done, failures []time.Time
+}
+
+func (r *renewals) Observe(_ context.Context, event redlatch.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch event.(type) {
+	case redlatch.LockExtended:
+		r.done = append(r.done, time.Now())
+	case redlatch.LockNotExtended:
+		r.failures = append(r.failures, time.Now())
+	}
+}
+
+// take returns what was noted since the last call.
+func (r *renewals) take() (done, failures []time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	done, failures = r.done, r.failures
+	r.done, r.failures = nil, nil
+	return done, failures
+}
+
+// A lock is renewed after a third of its TTL, give or take a tenth of that. A renewal that fails is tried again after a
+// quarter of that time, over and over until the lock counts as lost. When one has succeeded, all is as before.
+func TestPaceOfRenewals(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const ttl, usual = 3 * time.Second, time.Second
+		seen := &renewals{}
+		client := redlatchtest.New(t, redlatch.Config{TTL: ttl, Observer: seen})
+		start := time.Now()
+		lock, err := client.TryLock(t.Context(), "name")
+		if err != nil {
+			t.Fatal(err)
+		}
+		// apart checks the times from start on. A renewal may come a hundredth of the usual time earlier, to be made
+		// together with others.
+		apart := func(what string, start time.Time, times []time.Time, mean time.Duration) {
+			t.Helper()
+			for _, at := range times {
+				if d := at.Sub(start); d < mean-mean/10-usual/100 || d > mean+mean/10+time.Millisecond {
+					t.Fatalf("%s after %v, not about %v", what, d, mean)
+				}
+				start = at
+			}
+		}
+		for range 3 {
+			time.Sleep(time.Minute)
+			done, failures := seen.take()
+			if len(done) < 50 || len(failures) > 0 {
+				t.Fatalf("%d renewals in a minute, and %d that failed", len(done), len(failures))
+			}
+			apart("renewed", start, done, usual)
+
+			client.Cut(true)
+			time.Sleep(ttl / 2) // from 1.5 to 2.5 s after the last renewal
+			client.Cut(false)
+			time.Sleep(usual / 3)
+			start = done[len(done)-1]
+			done, failures = seen.take()
+			if len(failures) == 0 || len(done) != 1 {
+				t.Fatalf("%d renewals failed, and %d did not", len(failures), len(done))
+			}
+			apart("the first failed", start, failures[:1], usual)
+			apart("tried again", failures[0], append(failures[1:], done...), usual/4)
+			start = done[0]
+		}
+		if err := lock.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A lost lock is looked after until its validity is over, also where an alarm comes before, as after the machine has slept:
+// then the client forgets it.
+func TestLostLockIsForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const ttl, guard = 3 * time.Second, time.Second
+		client := redlatchtest.New(t, redlatch.Config{})
+		lock, err := client.TryLock(t.Context(), "name", redlatch.WithTTL(ttl), redlatch.WithGuard(guard), redlatch.WithoutRenewal())
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-lock.Context().Done()
+		redlatch.RingInVain(lock)
+		if held := client.Stats().Held; held != 1 {
+			t.Errorf("before the end of the validity, %d locks are looked after", held)
+		}
+		time.Sleep(guard + 10*time.Millisecond)
+		if held := client.Stats().Held; held != 0 {
+			t.Errorf("after it, %d locks are looked after", held)
 		}
 	})
 }

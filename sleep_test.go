@@ -86,20 +86,20 @@ func TestSleepIsLookedForWhileALockIsHeld(t *testing.T) {
 func TestRenewalAfterASleep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		extended := &counting[redlatch.LockExtended]{}
-		machine, client, _ := openSleeping(t, redlatch.Config{TTL: 30 * time.Second, Observer: extended})
+		events := new(locktest.Events)
+		machine, client, _ := openSleeping(t, redlatch.Config{TTL: 30 * time.Second, Observer: events})
 		lock, err := client.TryLock(t.Context(), "name")
 		if err != nil {
 			t.Fatal(err)
 		}
 		machine.sleep(5 * time.Second)
 		time.Sleep(time.Second)
-		if n := extended.n.Load(); n != 0 {
+		if n := len(locktest.EventsOf[redlatch.LockExtended](events)); n != 0 {
 			t.Errorf("renewed %d times before that was due", n)
 		}
 		machine.sleep(10 * time.Second)
 		time.Sleep(time.Second)
-		if n := extended.n.Load(); n != 1 {
+		if n := len(locktest.EventsOf[redlatch.LockExtended](events)); n != 1 {
 			t.Errorf("renewed %d times after it was due", n)
 		}
 		if err := lock.Unlock(t.Context()); err != nil {

@@ -130,3 +130,21 @@ func TestUnlockOfALostLockIsNotKept(t *testing.T) {
 		}
 	})
 }
+
+// Unlock says that no quorum has answered where the node would forget a lock before its WithMinHold is over, and cannot be asked
+// to keep it for longer.
+func TestUnlockThatCannotKeepTheLock(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const ttl, hold, late = 30 * time.Second, 29690 * time.Millisecond, 200 * time.Millisecond
+		locks := New(t, redlatch.Config{TTL: ttl, MaxTTL: ttl, NodeTimeout: time.Second})
+		locks.Delay(late) // the validity counts from the send, and WithMinHold from the grant
+		lock, err := locks.TryLock(t.Context(), "job", redlatch.WithMinHold(hold))
+		if err != nil {
+			t.Fatal(err)
+		}
+		locks.Cut(true)
+		if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrNoQuorum) {
+			t.Errorf("Unlock says %v", err)
+		}
+	})
+}
