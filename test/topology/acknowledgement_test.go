@@ -60,13 +60,6 @@ func TestAcknowledgementsFollowTheAddress(t *testing.T) {
 			return errors.Is(err, redlatch.ErrHeld)
 		})
 		locktest.Do(t, r.master, "REPLICAOF", "127.0.0.1", fmt.Sprint(r.replica.Port()))
-		locktest.Await(t, "a lock at the new master", func() bool {
-			lock, err := client.TryLock(t.Context(), "x")
-			if err != nil {
-				return false
-			}
-			locktest.Unlock(t, lock)
-			return true
-		})
+		awaitLock(t, client, "a lock at the new master")
 	})
 }

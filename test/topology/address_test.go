@@ -12,6 +12,19 @@ import (
 	"github.com/redlatch/redlatch/oneshot"
 )
 
+// awaitLock tries until the client can have a lock.
+func awaitLock(t *testing.T, client *redlatch.Client, what string) {
+	t.Helper()
+	locktest.Await(t, what, func() bool {
+		lock, err := client.TryLock(t.Context(), "x")
+		if err != nil {
+			return false
+		}
+		locktest.Unlock(t, lock)
+		return true
+	})
+}
+
 // An address, such as a name in DNS, that leads to the promoted replica by now is connected to anew, though the connections
 // to its former master stand.
 func TestAddressLeadsToTheNewMaster(t *testing.T) {
@@ -22,22 +35,10 @@ func TestAddressLeadsToTheNewMaster(t *testing.T) {
 			conf := r.config()
 			conf.Replicas.Count = acknowledged
 			client := locktest.Open(t, conf)
-			await := func(what string) {
-				t.Helper()
-				locktest.Await(t, what, func() bool {
-					lock, err := client.TryLock(t.Context(), "x")
-					if err != nil {
-						return false
-					}
-					locktest.Unlock(t, lock)
-					return true
-				})
-			}
-			await("a lock")
-			locktest.Do(t, r.replica, "REPLICAOF", "NO", "ONE")
-			locktest.Do(t, r.master, "REPLICAOF", "127.0.0.1", fmt.Sprint(r.replica.Port()))
+			awaitLock(t, client, "a lock")
+			r.switchRoles(t)
 			r.address.Retarget(r.replica.Addr())
-			await(fmt.Sprintf("a lock at the new master, acknowledged by %d", acknowledged))
+			awaitLock(t, client, fmt.Sprintf("a lock at the new master, acknowledged by %d", acknowledged))
 		}
 	})
 }
@@ -53,8 +54,7 @@ func TestACallWaitsForTheAddress(t *testing.T) {
 			conf.Replicas.Count = acknowledged
 			client := locktest.Open(t, conf)
 			locktest.Unlock(t, locktest.TryLock(t, client, "known"))
-			locktest.Do(t, r.replica, "REPLICAOF", "NO", "ONE")
-			locktest.Do(t, r.master, "REPLICAOF", "127.0.0.1", fmt.Sprint(r.replica.Port()))
+			r.switchRoles(t)
 			report, waits := locktest.WhenWaiting(nil)
 			outcome := locktest.LockIn(locktest.Within(t, locktest.Patience), client, "x", report)
 			select {
@@ -101,8 +101,7 @@ func TestOneShotFollowsTheAddress(t *testing.T) {
 				for range 3 {
 					await(r.master)
 				}
-				locktest.Do(t, r.replica, "REPLICAOF", "NO", "ONE")
-				locktest.Do(t, r.master, "REPLICAOF", "127.0.0.1", fmt.Sprint(r.replica.Port()))
+				r.switchRoles(t)
 				r.address.Retarget(r.replica.Addr())
 				await(r.replica)
 			})
@@ -119,8 +118,7 @@ func TestReleaseFollowsTheAddress(t *testing.T) {
 		conf.TTL, conf.MaxTTL = 4*locktest.Patience, 4*locktest.Patience
 		lock := locktest.TryLock(t, locktest.Open(t, conf), "x", redlatch.WithoutRenewal())
 		locktest.Await(t, "the replica has the key", func() bool { return locktest.Do(t, r.replica, "EXISTS", "x") == int64(1) })
-		locktest.Do(t, r.replica, "REPLICAOF", "NO", "ONE")
-		locktest.Do(t, r.master, "REPLICAOF", "127.0.0.1", fmt.Sprint(r.replica.Port()))
+		r.switchRoles(t)
 		r.address.Retarget(r.replica.Addr())
 		t.Logf("the first try: %v", lock.Unlock(t.Context()))
 		locktest.Await(t, "the key is deleted at the new master", func() bool { return locktest.Do(t, r.replica, "EXISTS", "x") == int64(0) })

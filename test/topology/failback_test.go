@@ -249,8 +249,7 @@ func TestCallsWaitWhileTheMasterIsAReplica(t *testing.T) {
 		}
 		call("queued")
 		awaitQueued(t, r.master, "queued")
-		locktest.Do(t, r.replica, "REPLICAOF", "NO", "ONE")
-		locktest.Do(t, r.master, "REPLICAOF", "127.0.0.1", fmt.Sprint(r.replica.Port()))
+		r.switchRoles(t)
 		<-held.Context().Done()
 		locktest.Await(t, "TryLock says so", func() bool {
 			_, err := client.TryLock(t.Context(), "x")

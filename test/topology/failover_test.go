@@ -15,6 +15,13 @@ import (
 	"github.com/redlatch/redlatch/oneshot"
 )
 
+// switchRoles makes the replica the master, and the master its replica. The address leads to that one still.
+func (r replicated) switchRoles(t *testing.T) {
+	t.Helper()
+	locktest.Do(t, r.replica, "REPLICAOF", "NO", "ONE")
+	locktest.Do(t, r.master, "REPLICAOF", "127.0.0.1", fmt.Sprint(r.replica.Port()))
+}
+
 // failBack has the replica take its master's place, and give it back: the master has lost
 // what was held back from the replica. at is done to the replica in between. It returns the
 // master's time before it is one again, which is as soon as it has the data. All
@@ -418,8 +425,7 @@ func TestMasterAgainIsNotAdmitted(t *testing.T) {
 		r.stream.HoldBack(redistest.Replies, true)
 		held := locktest.TryLock(t, client, "x", redlatch.WithoutRenewal())
 
-		locktest.Do(t, r.replica, "REPLICAOF", "NO", "ONE")
-		locktest.Do(t, r.master, "REPLICAOF", "127.0.0.1", fmt.Sprint(r.replica.Port()))
+		r.switchRoles(t)
 		if err := r.master.AwaitLink(locktest.Within(t, locktest.Patience)); err != nil {
 			t.Fatal(err)
 		}
