@@ -289,18 +289,14 @@ func nodeText(given string, set []string) string {
 func answers(nodes []redlatch.NodeAnswer) []string {
 	lines := make([]string, len(nodes))
 	for i, node := range nodes {
-		said := node.Verdict.String()
-		switch {
-		case node.Verdict == redlatch.VoteUnknown && node.Err == nil:
-			said = "not waited for"
-		case node.Verdict == redlatch.VoteHeld && node.Holder.Label != "":
-			said += fmt.Sprintf(" (%s, expires in %s)", printable.Text(node.Holder.Label), short(node.Left))
+		line := node.String()
+		if node.Verdict == redlatch.VoteHeld && node.Err == nil {
+			line = node.Node + ": " + node.Verdict.String()
+			if node.Holder.Label != "" {
+				line += fmt.Sprintf(" (%s, expires in %s)", printable.Text(node.Holder.Label), short(node.Left))
+			}
 		}
-		if node.Err != nil {
-			why := strings.TrimPrefix(withoutScript(node.Err.Error()), redlatch.VoteNotSent.String()+": ")
-			said += ": " + strings.ReplaceAll(why, "\n", "; ") // an error may have several reasons, a line each
-		}
-		lines[i] = node.Node + ": " + said
+		lines[i] = strings.ReplaceAll(withoutScript(line), "\n", "; ") // an error may have several reasons, a line each
 	}
 	return lines
 }
