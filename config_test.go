@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -18,7 +17,7 @@ import (
 // setting and what to do about it.
 func TestInvalidConfig(t *testing.T) {
 	t.Parallel()
-	server := locktest.Shared(t, 1)[0]
+	server := redistest.New(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	second := redistest.NewProxy(t, server.Addr())
 	url := proxy.URL()
