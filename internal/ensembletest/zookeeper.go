@@ -17,6 +17,9 @@ import (
 // jars is where Debian's libzookeeper-java has the server.
 const jars = "/usr/share/java"
 
+// logger is, of the loggers among them, the one that writes to stderr: the first found is taken.
+const logger = jars + "/slf4j-simple.jar"
+
 // Times of the servers: a session may last from 1 s to 20 s, and a follower that does not hear its
 // leader for 2 s gives up.
 const (
@@ -60,8 +63,8 @@ func NewZooKeeper(t redistest.TB, o Options) *ZooKeeper {
 		s := &ZooKeeperServer{id: i + 1, links: make(map[int]*redistest.Proxy)}
 		s.Port, s.Folder = p[3*i], filepath.Join(o.Folder, fmt.Sprint("server", i+1))
 		s.Command = []string{
-			"java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j.configuration=file:" + filepath.Join(s.Folder, "log4j.properties"),
-			"-cp", jars + "/*", "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(s.Folder, "zoo.cfg"),
+			"java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+			"-cp", logger + ":" + jars + "/*", "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(s.Folder, "zoo.cfg"),
 		}
 		config := []string{
 			fmt.Sprintf("tickTime=%d", tick.Milliseconds()), "initLimit=10", fmt.Sprintf("syncLimit=%d", syncLimit), "maxSessionTimeout=20000",
@@ -72,6 +75,9 @@ func NewZooKeeper(t redistest.TB, o Options) *ZooKeeper {
 			quorum := p[3*j+1]
 			if i != j && !o.Direct {
 				link := redistest.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", quorum))
+				// A follower may come before the new leader listens. It tries again when it is
+				// refused, but not when it is accepted and cut: that election would come to nothing.
+				link.KeepClientOpen(true)
 				s.links[j+1], quorum = link, port(t, link)
 			}
 			config = append(config, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", j+1, quorum, p[3*j+2]))
@@ -82,7 +88,6 @@ func NewZooKeeper(t redistest.TB, o Options) *ZooKeeper {
 		}
 		s.write(t, "myid", fmt.Sprint(s.id))
 		s.write(t, "zoo.cfg", strings.Join(append(config, o.Settings...), "\n")+"\n")
-		s.write(t, "log4j.properties", "log4j.rootLogger=WARN, A\nlog4j.appender.A=org.apache.log4j.ConsoleAppender\nlog4j.appender.A.layout=org.apache.log4j.SimpleLayout\n")
 	}
 	t.Cleanup(e.KillAll)
 	e.StartAll(t)

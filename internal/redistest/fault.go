@@ -140,7 +140,9 @@ func (p *Proxy) Retarget(target string) {
 //
 // A client whose commands were sent but not answered is cut after all, unless
 // [Proxy.AnswerLost] has an answer for it, and so is one whose bytes are not
-// plain Redis protocol. A command that is sent before the proxy has noticed the
+// plain Redis protocol, but for one that no server has been there for yet: that
+// waits for the first. What a client sent that ends while no server is there is
+// thrown away. A command that is sent before the proxy has noticed the
 // break is lost like that: wait for Stats.Connected to fall where it matters.
 func (p *Proxy) KeepClientOpen(on bool) { p.update(func() { p.rules.keepOpen = on }) }
 

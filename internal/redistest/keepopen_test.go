@@ -3,6 +3,9 @@ package redistest
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
+	"strconv"
 	"testing"
 )
 
@@ -130,4 +133,51 @@ func TestKeepClientOpenEndsWithTheClient(t *testing.T) {
 	s.Kill()
 	c.Close()
 	settle(t, p, func(s Stats) bool { return s.Open == 0 })
+}
+
+// Whatever the protocol, the first server may come late, and meets nobody who has left meanwhile.
+func TestKeepClientOpenWaitsForTheFirstServer(t *testing.T) {
+	port, err := ReservePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ReleasePort(port) })
+	target := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	p := NewProxy(t, target)
+	p.KeepClientOpen(true)
+	say := func(text string) net.Conn {
+		t.Helper()
+		nc, err := net.Dial("tcp", p.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { nc.Close() })
+		if _, err := io.WriteString(nc, text); err != nil {
+			t.Fatal(err)
+		}
+		return nc
+	}
+	left := say("\x00left")
+	stays := say("\x00stays")
+	settle(t, p, func(s Stats) bool { return s.Open == 2 })
+	left.Close()
+	settle(t, p, func(s Stats) bool { return s.Open == 1 })
+	server, err := net.Listen("tcp", target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	nc, err := server.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	got := make([]byte, len("\x00stays"))
+	if _, err := io.ReadFull(nc, got); err != nil || string(got) != "\x00stays" {
+		t.Fatalf("the server got %q, %v", got, err)
+	}
+	nc.Close() // it is not repeated what such a client has sent
+	if _, err := stays.Read(got); err == nil {
+		t.Fatal("the client of a server that left was kept")
+	}
 }

@@ -30,7 +30,9 @@ type link struct {
 
 	raw   atomic.Bool // the bytes are not commands and replies, or no longer
 	resp3 atomic.Bool // HELLO 3 was sent
-	lost  Direction   // bytes of it were discarded; guarded by p.mu
+
+	clientEnded atomic.Bool // nothing more comes from the client
+	lost        Direction   // bytes of it were discarded; guarded by p.mu
 
 	mu            sync.Mutex // guards the fields below
 	up            *upstream  // the latest; nil until one is needed
@@ -90,6 +92,7 @@ func (l *link) readClient() {
 			return
 		}
 		if err != nil {
+			l.clientEnded.Store(true)
 			if rest := split.rest(); len(rest) > 0 {
 				l.requests.put(l.ctx, item{data: rest})
 			}

@@ -30,8 +30,8 @@ type awaited struct {
 }
 
 // connected returns the link's connection to the server and makes one if there
-// is none, for as long as that takes if clients are kept open. It returns nil
-// when the link has ended.
+// is none, for as long as that takes and the client stays if clients are kept
+// open. It returns nil when the link has ended.
 func (l *link) connected() *upstream {
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		l.mu.Lock()
@@ -47,7 +47,7 @@ func (l *link) connected() *upstream {
 		if err == nil {
 			return up
 		}
-		if l.ctx.Err() != nil || !l.p.currentRules().keepOpen || l.raw.Load() {
+		if l.ctx.Err() != nil || !l.p.currentRules().keepOpen || l.clientEnded.Load() {
 			l.sever(true)
 			return nil
 		}
