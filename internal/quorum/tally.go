@@ -16,7 +16,7 @@ import "github.com/redlatch/redlatch/internal/vote"
 // later T is no less than that answer. Nothing follows for nodes outside C: one that granted under
 // more than T does not count, because what it gave before may be as large as T. But its key keeps
 // others out, and counts like any other when the lock is extended. No step takes a node's counter
-// back to T: extend and release store only what is larger, and repair refuses.
+// back to T: extend, release and repair store only what is larger.
 type tally struct {
 	need  int
 	nodes []nodeVote
