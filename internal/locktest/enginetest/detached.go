@@ -245,6 +245,7 @@ func (e Engine) List(t *testing.T) {
 	Lock(t, client, "other")
 	Unlock(t, Lock(t, client, "shop/free"))
 	LockIn(t, e.open(t, named, servers, root), "shop/2")
+	awaitWaiters(t, client, "shop/2", 1)
 	var listed []redlatch.Listed
 	var answers []redlatch.NodeAnswer
 	var err error

@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -51,7 +52,8 @@ type Outcome struct {
 	At   time.Time
 }
 
-// LockIn starts a Lock, and returns where its Outcome will be, when it is in the queue.
+// LockIn starts a Lock, and returns where its Outcome will be, when it is in the queue, or has not been
+// for some seconds.
 func LockIn(t *testing.T, c *redlatch.Client, name string, options ...redlatch.Option) <-chan Outcome {
 	t.Helper()
 	out, waits := make(chan Outcome, 1), make(chan struct{}, 100)
@@ -73,6 +75,18 @@ func LockIn(t *testing.T, c *redlatch.Client, name string, options ...redlatch.O
 		}
 	}
 	return out
+}
+
+// awaitWaiters waits until n wait for a lock, as c is told: a machine may be too busy for LockIn to see them there.
+func awaitWaiters(t *testing.T, c *redlatch.Client, name string, n int) {
+	t.Helper()
+	Await(t, fmt.Sprintf("%d wait", n), func() bool {
+		waiting, err := c.Waiters(t.Context(), name)
+		if err != nil && !late(err) {
+			t.Fatal(err)
+		}
+		return len(waiting) == n
+	})
 }
 
 // Extend tries until a lock is extended, which it must be before it is lost.
