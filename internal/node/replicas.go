@@ -1,10 +1,12 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,25 +45,42 @@ type ReplicasError struct {
 	// Fsync: the acknowledgement was to say that the step is on disk. Local: it is on the node's
 	// own disk.
 	Fsync, Local bool
-	// Err is why the replicas could not be asked, or nil.
+	// Err is why it is not known how many acknowledged it, or nil.
 	Err error
 }
 
 func (e *ReplicasError) Error() string {
 	if e.Err != nil {
-		return fmt.Sprintf("%d replicas are to acknowledge it, and could not be asked: %v", e.Wanted, e.Err)
+		return fmt.Sprintf("no acknowledgement: %v", e.Err)
 	}
-	text := fmt.Sprintf("%d of %d replicas acknowledged it within %v", e.Acknowledged, e.Wanted, e.Limit)
-	if !e.Fsync {
+	text := fmt.Sprintf("%d of %d replicas acknowledged it within %v", min(e.Acknowledged, e.Wanted), e.Wanted, e.Limit)
+	switch {
+	case !e.Fsync:
 		return text
+	case e.Local:
+		return text + " as on disk"
+	case e.Wanted > 0:
+		text += " as on disk, and the node itself did not"
+	default:
+		text = fmt.Sprintf("the node did not acknowledge it within %v as on disk", e.Limit)
 	}
-	if !e.Local {
-		return text + " as on disk, and the node itself did not"
-	}
-	return text + " as on disk"
+	return text + ": set its appendfsync to always, or raise Config.Replicas.Timeout"
 }
 
 func (e *ReplicasError) Unwrap() error { return e.Err }
+
+// historyError says that the replicas of another server were asked than the one that voted, or that this one was a
+// replica meanwhile: they may lack the vote.
+type historyError struct{ voted, asked string }
+
+func (e *historyError) Error() string {
+	voted, _, _ := strings.Cut(e.voted, " ")
+	asked, _, _ := strings.Cut(e.asked, " ")
+	if voted == asked {
+		return "the server was a replica since it voted, or got its first one"
+	}
+	return fmt.Sprintf("the server with run_id %s voted, and that with run_id %s was asked for its replicas: if this goes on, one is a former master, to which a connection still leads: make it a replica, or end it", voted, asked)
+}
 
 // replicas collects the votes that wait for replicas into groups. One group is under way at a time:
 // one write and one WAIT stand for all votes that were answered before. There is one replication
@@ -130,7 +149,7 @@ func (n *Node) acknowledged(ctx context.Context, seen *sighting) error {
 	}
 	select {
 	case err := <-a.done:
-		if errors.Is(err, errReconnected) || isByReplica(err) {
+		if _, other := errors.AsType[*historyError](err); other || isByReplica(err) {
 			n.link.distrust() // what is known is about another server, or the connection for WAIT leads to a former one
 		}
 		return err
@@ -157,9 +176,7 @@ func (r *replicas) serve(life context.Context) {
 		history, err := r.ask(life)
 		for _, a := range group {
 			if a.history != history && r.asked(err) {
-				// Another server has taken the place of the one that voted, or that one was a replica
-				// meanwhile, and may lack the vote.
-				a.done <- r.unasked(errReconnected)
+				a.done <- r.unasked(&historyError{voted: a.history, asked: history})
 				continue
 			}
 			a.done <- err
@@ -178,7 +195,7 @@ func (r *replicas) ask(life context.Context) (history string, err error) {
 	ctx, cancel := context.WithTimeout(life, 2*r.Limit+time.Second)
 	defer cancel()
 	replies, errs := r.Conn.Batch(ctx, r.barrier, r.command(r.Want, r.Limit))
-	if err := errors.Join(errs...); err != nil {
+	if err := cmp.Or(errs...); err != nil { // the second is often the same
 		return "", r.unasked(err)
 	}
 	history, local, count := replies[0].Text, true, replies[1].Int

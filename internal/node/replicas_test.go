@@ -36,7 +36,8 @@ func TestReplicasOfAnotherHistory(t *testing.T) {
 			n.link.connected.Store(1)
 			err := n.acknowledged(t.Context(), &sighting{run: "a", history: voted})
 			trusted := n.link.connected.Load() == 1
-			if counts != (err == nil) || !counts && !errors.Is(err, errReconnected) || counts != trusted {
+			_, other := errors.AsType[*historyError](err)
+			if counts != (err == nil) || counts == other || counts != trusted {
 				t.Errorf("the master has the history %q: %v, and is trusted: %t", history, err, trusted)
 			}
 			n.end()
@@ -115,6 +116,26 @@ func TestFsyncOfNodeAndReplicas(t *testing.T) {
 	}
 	if _, err := newReplicas(Replicas{Conn: new(synced), Fsync: true}, "barrier", "1").ask(t.Context()); err == nil {
 		t.Error("an answer without numbers counts")
+	}
+}
+
+// What is said of a vote that does not count is one line, and says what to do where waiting does not help.
+func TestTextOfTooFewReplicas(t *testing.T) {
+	t.Parallel()
+	for want, e := range map[string]*ReplicasError{
+		"1 of 2 replicas acknowledged it within 50ms":            {Acknowledged: 1, Wanted: 2},
+		"0 of 1 replicas acknowledged it within 50ms as on disk": {Wanted: 1, Fsync: true, Local: true},
+		"2 of 2 replicas acknowledged it within 50ms as on disk, and the node itself did not: set its appendfsync to always, or raise Config.Replicas.Timeout": {Acknowledged: 3, Wanted: 2, Fsync: true},
+		"the node did not acknowledge it within 50ms as on disk: set its appendfsync to always, or raise Config.Replicas.Timeout":                              {Fsync: true},
+		"no acknowledgement: broken": {Wanted: 1, Err: errors.New("broken")},
+		"no acknowledgement: the server with run_id a voted, and that with run_id b was asked for its replicas: " +
+			"if this goes on, one is a former master, to which a connection still leads: make it a replica, or end it": {Wanted: 1, Err: &historyError{voted: "a r", asked: "b r"}},
+		"no acknowledgement: the server was a replica since it voted, or got its first one": {Wanted: 1, Err: &historyError{voted: "a r", asked: "a s"}},
+	} {
+		e.Limit = 50 * time.Millisecond
+		if got := e.Error(); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -180,11 +179,14 @@ func TestReplicasAreProbedBeforeAVote(t *testing.T) {
 func TestReplicasThatCannotBeAsked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		n := newAcknowledged(t, &unasked{errs: [2]error{nil, errors.New("broken")}})
-		n.link.connected.Store(1)
-		err := <-n.acknowledge(t, 1)
-		if err == nil || !strings.Contains(err.Error(), "could not be asked: broken") || n.link.connected.Load() != 1 {
-			t.Errorf("%v; the connection that is trusted is %d", err, n.link.connected.Load())
+		broken := errors.New("broken")
+		for _, errs := range [][2]error{{nil, broken}, {broken, broken}, {broken, nil}} {
+			n := newAcknowledged(t, &unasked{errs: errs})
+			n.link.connected.Store(1)
+			err := <-n.acknowledge(t, 1)
+			if err == nil || err.Error() != "no acknowledgement: broken" || n.link.connected.Load() != 1 {
+				t.Errorf("%q; the connection that is trusted is %d", err, n.link.connected.Load())
+			}
 		}
 	})
 }

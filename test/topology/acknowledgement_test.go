@@ -33,8 +33,8 @@ func TestAcknowledgedExtensionTakesNoMemory(t *testing.T) {
 	})
 }
 
-// The connection for WAIT led to the former master while that was still one, as the connection for votes was made anew. It
-// follows the address when the former master is a replica.
+// The connection for WAIT led to the former master while that was still one, as the connection for votes was made anew. No
+// vote counts, and the error says what to do. The connection follows the address when the former master is a replica.
 func TestAcknowledgementsFollowTheAddress(t *testing.T) {
 	t.Parallel()
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
@@ -59,6 +59,14 @@ func TestAcknowledgementsFollowTheAddress(t *testing.T) {
 			_, err := client.TryLock(t.Context(), "held")
 			return errors.Is(err, redlatch.ErrHeld)
 		})
+		info, err := r.master.Info("server")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cause := fmt.Sprintf("that with run_id %s was asked for its replicas", info["run_id"])
+		awaitNotReplicated(t, cause+": if this goes on, one is a former master, to which a connection still leads: make it a replica, or end it",
+			func() error { return locktest.ErrorOf(client.TryLock(t.Context(), "x")) })
+		locktest.AwaitValue(t, r.replica, "x", "")
 		locktest.Do(t, r.master, "REPLICAOF", "127.0.0.1", fmt.Sprint(r.replica.Port()))
 		awaitLock(t, client, "a lock at the new master")
 	})

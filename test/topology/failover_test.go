@@ -352,7 +352,7 @@ func TestAcknowledgementsOfAnotherServerDoNotCount(t *testing.T) {
 	awaitNotReplicated(t, "", func() error { return locktest.ErrorOf(client.TryLock(t.Context(), "x")) })
 	locktest.AwaitValue(t, r.master, "x", "")
 	// From now on votes come from the one, and acknowledgements from the other.
-	awaitNotReplicated(t, "renewed", func() error { return locktest.ErrorOf(client.TryLock(t.Context(), "y")) })
+	awaitNotReplicated(t, "former master", func() error { return locktest.ErrorOf(client.TryLock(t.Context(), "y")) })
 	locktest.AwaitValue(t, r.master, "y", "")
 }
 
