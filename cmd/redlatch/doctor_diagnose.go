@@ -140,7 +140,7 @@ func (d *doctorCmd) diagnoseServer(f *findings, node doctor.Report) {
 			"CONFIG SET maxmemory-policy noeviction, and the same in its configuration file")
 	}
 	if node.Role == "master" && node.Replicas < d.Replicas {
-		f.add(danger, node.Node, fmt.Sprintf("%d replicas are attached, and --replicas says that %d must acknowledge: its votes do not count", node.Replicas, d.Replicas),
+		f.add(danger, node.Node, fmt.Sprintf("replicas: %d, but --replicas says that %d must acknowledge: its votes do not count", node.Replicas, d.Replicas),
 			"attach more replicas to it, or lower --replicas for the clients")
 	}
 	switch {

@@ -69,7 +69,7 @@ func (d *doctorCmd) diagnoseDurable(f *findings, node doctor.Report) {
 		f.add(warning, node.Node, "clients do not believe --durable any more: "+printable.Text(r.Void), "if it is true now, record it anew: "+d.setCommand())
 	}
 	if node.Replicas > 0 {
-		f.add(warning, node.Node, fmt.Sprintf("%d replicas are attached, but --durable says that none ever takes its place", node.Replicas),
+		f.add(warning, node.Node, fmt.Sprintf("replicas: %d, but --durable says that none ever takes its place", node.Replicas),
 			"make sure that nobody promotes one, or drop --durable for all clients with redlatch deployment set")
 	}
 }

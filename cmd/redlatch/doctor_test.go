@@ -86,7 +86,7 @@ func TestDiagnose(t *testing.T) {
 			"warning: b: this user may not read its settings", "warning: c: clients do not believe --durable any more: it was seen otherwise",
 		}},
 		{name: "said to be durable, with replicas", change: []func(*doctor.Report){func(n *doctor.Report) { n.Replicas = 2 }}, exit: 1,
-			want: []string{"warning: a: 2 replicas are attached, but --durable says that none ever takes its place"}},
+			want: []string{"warning: a: replicas: 2, but --durable says that none ever takes its place"}},
 		{name: "replicas of one that is not", forgetful: true, change: []func(*doctor.Report){func(n *doctor.Report) { n.Replicas = 2 }},
 			want: []string{"note: a, b, c: persistence: AOF always"}},
 		{name: "other settings", change: []func(*doctor.Report){
@@ -114,7 +114,7 @@ func TestDiagnose(t *testing.T) {
 			doctor: doctorCmd{connection: connection{NoQuarantine: true}}, exit: 2, want: []string{"unsafe: the quarantine is off"}},
 		{name: "too few replicas", nodes: 1, forgetful: true, change: []func(*doctor.Report){func(n *doctor.Report) { n.Replicas = 1 }},
 			doctor: doctorCmd{connection: connection{Replicas: 2}}, exit: 2, want: []string{
-				"unsafe: a: 1 replicas are attached, and --replicas says that 2 must acknowledge", "note: one node", "note: a: persistence"}},
+				"unsafe: a: replicas: 1, but --replicas says that 2 must acknowledge", "note: one node", "note: a: persistence"}},
 		{name: "a replica", change: []func(*doctor.Report){func(n *doctor.Report) { n.Role, n.Status = "slave", doctor.StatusUnfit }},
 			exit: 2, want: []string{"unsafe: a: it is a replica"}},
 		{name: "one server twice", change: []func(*doctor.Report){
