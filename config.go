@@ -147,10 +147,11 @@ type Config struct {
 	batchAbove int
 }
 
-// Replicas says which acknowledgements a vote needs. A lock, an extension or a token counts on a
-// node when that many of its replicas have it. The zero value asks for none. A failover then finds
-// the lock on those replicas, but not if another replica is promoted: Redis and Valkey do not
-// promise which.
+// Replicas says which acknowledgements a vote needs; the zero value asks for none. A lock, an
+// extension or a token counts on a node when that many of its replicas have it. A failover then
+// finds the lock on those replicas, but not if another replica is promoted: Redis and Valkey do not
+// promise which. A release waits for no replica: a failover may bring back a lock that was released,
+// until its TTL ends.
 type Replicas struct {
 	// Count is how many replicas of a node must acknowledge a lock, an extension and a token before
 	// the node's vote counts (WAIT). A vote with fewer is undone, and the error's NodeAnswer has

@@ -217,3 +217,23 @@ func TestSentinelFailoverWhileAVoteWaits(t *testing.T) {
 		})
 	}
 }
+
+// A release waits for no replica. Where the one that lacks it is promoted, the lock is there again until its TTL ends, which
+// is on the safe side.
+func TestReleaseWaitsForNoReplica(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t, redistest.Options{})
+	conf := r.config()
+	conf.Replicas.Count = 1
+	holder := locktest.Open(t, conf)
+	conf.Replicas.Count = 0 // the promoted one has no replica to acknowledge
+	other := locktest.Open(t, conf)
+	lock := locktest.TryLock(t, holder, "x")
+	r.stream.HoldBack(redistest.Replies, true)
+	locktest.Unlock(t, lock)
+	locktest.AwaitValue(t, r.master, "x", "")
+	r.failOver(t)
+	if _, err := locktest.AwaitAnswer(t, other, "x"); !errors.Is(err, redlatch.ErrHeld) {
+		t.Errorf("the lock that was released and is back: %v, want ErrHeld", err)
+	}
+}
