@@ -127,10 +127,11 @@ type Conn struct {
 var _ driver.Batcher = (*Conn)(nil)
 
 var (
-	errNotYet = errors.New("no command asked for a connection yet")
-	errNoTLS  = errors.New("it was connected and did not answer as a TLS server does: redis:// is for one without TLS")
-	// A server with TLS ends a connection without it.
+	errNotYet  = errors.New("no command asked for a connection yet")
+	errNoTLS   = errors.New("it was connected and did not answer as a TLS server does: redis:// is for one without TLS")
 	errNoRedis = errors.New("it was connected and did not answer as a Redis server does: rediss:// is for one with TLS")
+	// A server with TLS ends a connection without it, and so does any server that goes down.
+	errNoWord = errors.New("it was connected and ended that without an answer: the server has gone down, or it wants TLS: rediss:// is for that")
 )
 
 // New prepares a connection. It sends nothing before the first command.
@@ -321,8 +322,11 @@ func (w *watched) Read(b []byte) (int, error) {
 	}
 	if err != nil {
 		_, secure := w.Conn.(*tls.Conn)
-		if !secure && n == 0 && !w.answered.Load() && (bad != nil || err == io.EOF || errors.Is(err, syscall.ECONNRESET)) {
+		switch first := !secure && n == 0 && !w.answered.Load(); {
+		case first && bad != nil:
 			err = fmt.Errorf("%w: %w", errNoRedis, err)
+		case first && (err == io.EOF || errors.Is(err, syscall.ECONNRESET)):
+			err = fmt.Errorf("%w: %w", errNoWord, err)
 		}
 		err = w.explained(err)
 		w.broke()
