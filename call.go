@@ -68,15 +68,14 @@ func (c *call) Rest(failures int) error {
 // Ended returns the error of a call whose ctx ended, or whose client was closed, with what stood in
 // the way if that is known.
 func (c *call) Ended() error {
-	switch closed := c.ctx.Err() == nil; {
-	case closed && c.failure == nil:
-		return ErrClosed
-	case closed:
-		return fmt.Errorf("%w; %w", ErrClosed, c.failure)
-	case c.failure == nil:
-		return fmt.Errorf("lock %q: %w", c.name, context.Cause(c.ctx))
+	why := ErrClosed
+	if c.ctx.Err() != nil {
+		why = context.Cause(c.ctx)
 	}
-	return fmt.Errorf("%w; %w", context.Cause(c.ctx), c.failure)
+	if c.failure == nil {
+		return fmt.Errorf("lock %q: %w", c.name, why)
+	}
+	return fmt.Errorf("%w; %w", why, c.failure)
 }
 
 // Request returns the request of an attempt that begins now, under a holder id of its own.

@@ -73,7 +73,7 @@ func (l *Lock) endTerm() { close(l.work) }
 // under the lead has returned and the lead is released, or when the work cannot rely on it any more.
 func (l *Lock) awaitWork() {
 	// rule: lead-until-returned
-	l.endContext(fmt.Errorf("%w: %w", ErrReleased, ErrClosed))
+	l.endContext(fmt.Errorf("%w: %w", (*releasedError)(l), ErrClosed))
 	for {
 		// A renewal that was under way may have succeeded meanwhile.
 		left := l.client.clock.Now().Until(l.lease.Until())

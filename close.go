@@ -101,7 +101,7 @@ func (l *Lock) endedUnheard() bool {
 func (l *Lock) leave() error {
 	_ = l.Err() // a lock whose validity is over by now was lost, and is not unlocked
 	held := l.heldFor()
-	why, first := l.unlock(ErrReleased)
+	why, first := l.unlock((*releasedError)(l))
 	if first || errors.Is(why, ErrLost) || l.lease.Kept() { // else the goroutine that unlocks it goes on
 		l.forget()
 	}

@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/redlatchtest"
 )
 
 // Whatever nodes answer, an operation fails with an error that its documentation names.
@@ -187,4 +189,38 @@ func TestErrorTellsMilliseconds(t *testing.T) {
 	if err == nil || !regexp.MustCompile(`, expires in [0-9ms]+(\.[0-9]{1,3})?s$`).MatchString(err.Error()) {
 		t.Errorf("it says %v", err)
 	}
+}
+
+// The errors of callers that wait when the client is closed, and of a lock that was released, name the lock.
+func TestErrorsNameTheLock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := redlatchtest.New(t, redlatch.Config{})
+		names := func(what string, err, want error) {
+			t.Helper()
+			if !errors.Is(err, want) || !strings.Contains(err.Error(), `"job"`) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		lock, err := client.Lock(t.Context(), "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits := make(chan error, 2)
+		for range cap(waits) {
+			go func() {
+				_, err := client.Lock(context.Background(), "job")
+				waits <- err
+			}()
+			synctest.Wait()
+		}
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+		for range cap(waits) {
+			names("waiting", <-waits, redlatch.ErrClosed)
+		}
+		names("released", lock.Err(), redlatch.ErrReleased)
+		names("unlocked again", lock.Unlock(t.Context()), redlatch.ErrReleased)
+	})
 }

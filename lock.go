@@ -33,7 +33,7 @@ type Lock struct {
 	alarm clock.Alarm
 	over  bool
 	// renewal is when to renew next. renewing: a renewal is under way. failed is why the last renewal
-	// failed, nil if it did not.
+	// failed, nil if it did not, or that an extension was refused because of MaxHold.
 	renewal  clock.Instant
 	renewing bool
 	failed   error
@@ -84,13 +84,13 @@ var (
 	errBusy       = errors.New("it is being extended already")
 )
 
-// ranOut returns why the validity ran out: because of MaxHold where that forbade the next renewal,
-// otherwise with what the nodes answered to the last one.
+// ranOut returns why the validity ran out: because of MaxHold where that forbade an extension or the next
+// renewal, otherwise with what the nodes answered to the last one.
 func (l *Lock) ranOut() error {
 	r := &l.call.settings
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r.renewal && !l.renewing && l.failed == nil && l.lease.Since().Add(r.maxHold).Until(l.renewal) >= 0 {
+	if errors.Is(l.failed, ErrMaxHold) || r.renewal && !l.renewing && l.failed == nil && l.lease.Since().Add(r.maxHold).Until(l.renewal) >= 0 {
 		return fmt.Errorf("%w: %v, and it was not renewed beyond that: raise it for longer work", ErrMaxHold, r.maxHold)
 	}
 	if l.failed != nil {
@@ -201,7 +201,11 @@ func (l *Lock) afterExtension(ctx context.Context, end quorum.Extension, votes [
 	}
 	switch {
 	case end == quorum.Overlong:
-		return fmt.Errorf("%w: %q is not extended any more: %w: %v", ErrInvalid, l.call.name, ErrMaxHold, l.call.settings.maxHold)
+		err = fmt.Errorf("%w: %q is not extended any more: %w: %v", ErrInvalid, l.call.name, ErrMaxHold, l.call.settings.maxHold)
+		l.mu.Lock()
+		l.failed = err
+		l.mu.Unlock()
+		return err
 	case ctx.Err() != nil:
 		err = fmt.Errorf("extend %q: %w", l.call.name, context.Cause(ctx))
 	default:

@@ -38,12 +38,19 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	return l.release()
 }
 
+// releasedError is ErrReleased with the name of the lock, for which it needs no memory of its own.
+type releasedError Lock
+
+func (e *releasedError) Error() string { return fmt.Sprintf("%v: %q", ErrReleased, e.call.name) }
+
+func (e *releasedError) Unwrap() error { return ErrReleased }
+
 // release ends the lock, whatever its state, and deletes its keys, unless the lock is to be kept
 // for the rest of WithMinHold. What another goroutine has unlocked is left to that one, which tells its
 // caller what the nodes say; Close waits for it.
 func (l *Lock) release() (err error) {
 	_ = l.Err() // a lock whose validity is over by now was lost, and is not unlocked
-	why, first := l.unlock(ErrReleased)
+	why, first := l.unlock((*releasedError)(l))
 	lost := errors.Is(why, ErrLost)
 	if !first && !lost && !l.lease.Kept() {
 		return why
@@ -249,13 +256,13 @@ func (l *Lock) Detach() (id string, err error) {
 	if l.call.permits != nil {
 		return "", invalid("it is a permit, and package oneshot extends and releases only locks: use Lock to detach a lock")
 	}
-	last, first := l.unlock(fmt.Errorf("%w: detached", ErrReleased))
+	last, first := l.unlock(fmt.Errorf("%w: detached", (*releasedError)(l)))
 	if !first {
 		return "", last
 	}
 	l.released(l.heldFor(), nil)
 	if !l.end() || !l.lease.Detach() { // released at the same time
-		return "", ErrReleased
+		return "", (*releasedError)(l)
 	}
 	if s, is := l.client.store(); is {
 		s.Detach(l.call.key, l.lease.ID())

@@ -109,9 +109,7 @@ func (l *Lock) renewed(err error) {
 	l.mu.Lock()
 	l.renewing = false
 	switch {
-	case errors.Is(err, errBusy):
-	case errors.Is(err, ErrMaxHold):
-		l.failed = nil
+	case errors.Is(err, errBusy), errors.Is(err, ErrMaxHold): // afterExtension has noted the latter
 	default:
 		l.failed = err
 	}

@@ -398,3 +398,23 @@ func TestLostLockIsForgotten(t *testing.T) {
 		}
 	})
 }
+
+// A lock that runs out because an extension was refused for MaxHold says so.
+func TestExtensionRefusedForMaxHold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := redlatchtest.New(t, redlatch.Config{})
+		lock, err := client.Lock(t.Context(), "job", redlatch.WithoutRenewal(), redlatch.WithMaxHold(5*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(6 * time.Second)
+		if err := lock.Extend(t.Context(), 10*time.Second); !errors.Is(err, redlatch.ErrMaxHold) {
+			t.Errorf("extended: %v", err)
+		}
+		<-lock.Context().Done()
+		if err := lock.Err(); !errors.Is(err, redlatch.ErrLost) || !errors.Is(err, redlatch.ErrMaxHold) {
+			t.Errorf("it ran out: %v", err)
+		}
+	})
+}
