@@ -68,7 +68,7 @@ func (c Column) Enter(ctx context.Context, tx Tx, key any, token uint64) error {
 // Do begins a transaction, enters the row, runs fn and commits. Failures leave the state that [Table.Do] describes.
 func (c Column) Do(ctx context.Context, db TxBeginner, key any, token uint64, fn func(tx *sql.Tx) error) error {
 	enter := func(tx *sql.Tx) error { return c.enter(ctx, tx, key, token) }
-	return inTx(ctx, db, c.TxOptions, enter, fn)
+	return inTx(ctx, db, c.TxOptions, c.check(token), enter, fn)
 }
 
 func (c Column) enter(ctx context.Context, tx Tx, key any, token uint64) error {
@@ -92,10 +92,16 @@ func (c Column) complete() (Column, error) {
 	)
 }
 
+// check refuses names and a token before a transaction is begun for them.
+func (c Column) check(token uint64) error {
+	_, err := c.complete()
+	return cmp.Or(err, checkToken(token))
+}
+
 // announce sets what set says in the row, unless seen, which is the largest token there, is larger than this one. If that
 // takes no token, it asks why.
 func (c Column) announce(ctx context.Context, tx Tx, set, seen string, key any, token uint64) error {
-	if err := checkContext(ctx); err != nil {
+	if err := checkDB(ctx, tx); err != nil {
 		return err
 	}
 	if err := checkToken(token); err != nil {

@@ -28,6 +28,35 @@ func (tx noTx) BeginTx(context.Context, *sql.TxOptions) (*sql.Tx, error) {
 	return nil, sql.ErrConnDone
 }
 
+// What cannot be right is refused before a transaction is begun, also a database or a function that is nil.
+func TestDoBeginsNothing(t *testing.T) {
+	var table fence.Table
+	column, ctx, db := fence.Column{Table: "account"}, t.Context(), noTx{t}
+	nothing := func(*sql.Tx) error { t.Error("done"); return nil }
+	_, largest := table.Largest(ctx, nil, "r")
+	for what, err := range map[string]error{
+		"token 0":        table.Do(ctx, db, "r", 0, nothing),
+		"empty resource": table.DoShared(ctx, db, "", 1, nothing),
+		"Table.Name":     fence.Table{Name: "a b"}.Do(ctx, db, "r", 1, nothing),
+		"Column token 0": column.Do(ctx, db, 1, 0, nothing),
+		"Column.Table":   fence.Column{}.DoShared(ctx, db, 1, 1, nothing),
+		"fn is nil":      table.Do(ctx, db, "r", 1, nil),
+		"Column.Do":      column.DoShared(ctx, db, 1, 1, nil),
+		"no database":    table.Do(ctx, nil, "r", 1, nothing),
+		"a nil *sql.DB":  column.Do(ctx, (*sql.DB)(nil), 1, 1, nothing),
+		"a nil *sql.Tx":  table.Enter(ctx, (*sql.Tx)(nil), "r", 1),
+		"Create":         table.Create(ctx, nil),
+		"AddShared":      table.AddShared(ctx, nil),
+		"Largest":        largest,
+		"Forget":         table.Forget(ctx, (*sql.Tx)(nil), "r"),
+		"Store":          table.Store(nil).Enter(ctx, "r", 1),
+	} {
+		if !errors.Is(err, fence.ErrInvalid) || strings.Contains(what, "nil") && !strings.Contains(err.Error(), "is nil: pass the ") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 // A ctx that is nil is refused before anything is done.
 func TestNilContext(t *testing.T) {
 	var none context.Context

@@ -113,7 +113,7 @@ func ExampleAdmit() {
 	// Output:
 	// true <nil>
 	// false fence: stale token: 33 for "account:42", which has seen 34: a later holder has the lock
-	// false fence: invalid argument: empty token
+	// false fence: invalid argument: token "": want a decimal number from 1 to 9007199254740991
 }
 
 func ExampleTable_Do() {

@@ -53,7 +53,7 @@ func TestHTTPAnswers(t *testing.T) {
 		{"equal", "/seen", []string{"35"}, 200, nil, nil},
 		{"stale", "/seen", []string{"34"}, 412, fence.ErrStale, []string{"34", "35", "seen"}},
 		{"missing", "/seen", nil, 428, fence.ErrInvalid, []string{fence.DefaultHeader, "missing"}},
-		{"empty", "/seen", []string{""}, 400, fence.ErrInvalid, []string{"empty token"}},
+		{"empty", "/seen", []string{""}, 400, fence.ErrInvalid, []string{"want a decimal number"}},
 		{"zero", "/seen", []string{"0"}, 400, fence.ErrInvalid, []string{"decimal number"}},
 		{"too large", "/seen", []string{"9007199254740992"}, 400, fence.ErrInvalid, []string{"2^53"}},
 		{"no number", "/seen", []string{"abc"}, 400, fence.ErrInvalid, []string{"abc"}},

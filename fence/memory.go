@@ -56,6 +56,9 @@ func (m *Memory) access(ctx context.Context, resource string, token uint64, read
 	if err := check(resource, token); err != nil {
 		return err
 	}
+	if fn == nil {
+		return fmt.Errorf("%w: fn is nil: pass the function to run, or use Enter", ErrInvalid)
+	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("fence: entering %q: %w", resource, context.Cause(ctx))
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -69,6 +70,11 @@ func TestMemoryRefusesInvalid(t *testing.T) {
 		err := m.Do(t.Context(), c.resource, c.token, func() error { t.Error("fn ran"); return nil })
 		if !errors.Is(err, fence.ErrInvalid) || errors.Is(err, fence.ErrStale) {
 			t.Errorf("Enter(%q, %d) = %v, want ErrInvalid", c.resource, c.token, err)
+		}
+	}
+	for _, do := range []func(context.Context, string, uint64, func() error) error{m.Do, m.DoShared} {
+		if err := do(t.Context(), "a", 1, nil); !errors.Is(err, fence.ErrInvalid) || !strings.Contains(err.Error(), "fn is nil") {
+			t.Errorf("without fn: %v", err)
 		}
 	}
 	for _, floor := range []uint64{0, fence.MaxToken + 1} {

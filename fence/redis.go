@@ -169,7 +169,7 @@ func (a *Access) HGetAll(ctx context.Context) (map[string]string, error) {
 // HSet sets fields of the hash at the key and leaves its other fields as they are.
 func (a *Access) HSet(ctx context.Context, fields map[string]string) error {
 	if len(fields) == 0 {
-		return fmt.Errorf("%w: no fields to set", ErrInvalid)
+		return fmt.Errorf("%w: no fields to set: pass one or more", ErrInvalid)
 	}
 	args := make([]string, 0, 2*len(fields))
 	for field, value := range fields {

@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -23,18 +24,33 @@ type TxBeginner interface {
 
 // checkTx refuses a pool, which it recognises by a method that only pools have, even if it is embedded in another type.
 func checkTx(tx Tx) error {
-	if _, pool := tx.(interface{ SetMaxOpenConns(n int) }); pool || tx == nil {
+	if _, pool := tx.(interface{ SetMaxOpenConns(n int) }); pool {
 		return fmt.Errorf("%w: %T is no transaction: pass the transaction that also does the write, or use Do", ErrInvalid, tx)
 	}
 	return nil
 }
 
-// inTx runs enter and then fn in one transaction and commits it.
-func inTx(ctx context.Context, db TxBeginner, opts *sql.TxOptions, enter, fn func(*sql.Tx) error) error {
+// checkDB refuses a ctx or a database that is nil.
+func checkDB(ctx context.Context, db any) error {
 	if err := checkContext(ctx); err != nil {
 		return err
 	}
-	if opts != nil && opts.ReadOnly {
+	switch db {
+	case nil, (*sql.DB)(nil), (*sql.Conn)(nil), (*sql.Tx)(nil):
+		return fmt.Errorf("%w: the database is nil: pass the one that the token is in, or a transaction of it", ErrInvalid)
+	}
+	return nil
+}
+
+// inTx runs enter and then fn in one transaction and commits it. invalid is what is wrong with the other arguments.
+func inTx(ctx context.Context, db TxBeginner, opts *sql.TxOptions, invalid error, enter, fn func(*sql.Tx) error) error {
+	if err := cmp.Or(checkDB(ctx, db), invalid); err != nil {
+		return err
+	}
+	switch {
+	case fn == nil:
+		return fmt.Errorf("%w: fn is nil: pass the function to run in the transaction", ErrInvalid)
+	case opts != nil && opts.ReadOnly:
 		return fmt.Errorf("%w: TxOptions.ReadOnly is set: entering writes the token, also before a read; leave it false", ErrInvalid)
 	}
 	tx, err := enterTx(ctx, db, opts, enter)

@@ -31,7 +31,7 @@ func sharedEnter(name string) string {
 // that Create makes has them. Several processes may do so at once, and clients of that version may go on using the
 // table. It changes the table's definition: PostgreSQL waits for that until no transaction uses the table.
 func (t Table) AddShared(ctx context.Context, db *sql.DB) error {
-	if err := checkContext(ctx); err != nil {
+	if err := checkDB(ctx, db); err != nil {
 		return err
 	}
 	stmts, err := t.Statements()
@@ -67,7 +67,7 @@ func (t Table) EnterShared(ctx context.Context, tx Tx, resource string, token ui
 // DoShared is [Table.Do] for a reader: it begins a transaction, enters resource by [Table.EnterShared], runs fn and commits.
 func (t Table) DoShared(ctx context.Context, db TxBeginner, resource string, token uint64, fn func(tx *sql.Tx) error) error {
 	enter := func(tx *sql.Tx) error { return t.enterShared(ctx, tx, resource, token) }
-	return inTx(ctx, db, t.TxOptions, enter, fn)
+	return inTx(ctx, db, t.TxOptions, t.check(resource, token), enter, fn)
 }
 
 func (t Table) enterShared(ctx context.Context, tx Tx, resource string, token uint64) error {
@@ -94,7 +94,7 @@ func (c Column) EnterShared(ctx context.Context, tx Tx, key any, token uint64) e
 // DoShared begins a transaction, enters the row by [Column.EnterShared], runs fn and commits.
 func (c Column) DoShared(ctx context.Context, db TxBeginner, key any, token uint64, fn func(tx *sql.Tx) error) error {
 	enter := func(tx *sql.Tx) error { return c.enterShared(ctx, tx, key, token) }
-	return inTx(ctx, db, c.TxOptions, enter, fn)
+	return inTx(ctx, db, c.TxOptions, c.check(token), enter, fn)
 }
 
 func (c Column) enterShared(ctx context.Context, tx Tx, key any, token uint64) error {

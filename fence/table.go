@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -76,7 +77,7 @@ func (t Table) Statements() (Statements, error) {
 
 // Create makes the guard table, unless it is there. Several processes may do so at once.
 func (t Table) Create(ctx context.Context, db *sql.DB) error {
-	if err := checkContext(ctx); err != nil {
+	if err := checkDB(ctx, db); err != nil {
 		return err
 	}
 	stmts, err := t.Statements()
@@ -118,12 +119,12 @@ func (t Table) Enter(ctx context.Context, tx Tx, resource string, token uint64) 
 // the lock was found lost.
 func (t Table) Do(ctx context.Context, db TxBeginner, resource string, token uint64, fn func(tx *sql.Tx) error) error {
 	enter := func(tx *sql.Tx) error { return t.enter(ctx, tx, resource, token) }
-	return inTx(ctx, db, t.TxOptions, enter, fn)
+	return inTx(ctx, db, t.TxOptions, t.check(resource, token), enter, fn)
 }
 
 // Largest returns the largest token announced at resource by a committed transaction or by tx itself, 0 if none.
 func (t Table) Largest(ctx context.Context, tx Tx, resource string) (uint64, error) {
-	if err := checkContext(ctx); err != nil {
+	if err := checkDB(ctx, tx); err != nil {
 		return 0, err
 	}
 	stmts, err := t.Statements()
@@ -136,7 +137,7 @@ func (t Table) Largest(ctx context.Context, tx Tx, resource string) (uint64, err
 // Forget deletes resource's row. A guard that has forgotten accepts the old holder, so call it only where the resource
 // itself is deleted for good, best in the same transaction.
 func (t Table) Forget(ctx context.Context, tx Tx, resource string) error {
-	if err := checkContext(ctx); err != nil {
+	if err := checkDB(ctx, tx); err != nil {
 		return err
 	}
 	stmts, err := t.Statements()
@@ -179,6 +180,12 @@ func (s tableStore) retry(ctx context.Context, enter func() error) error {
 	}
 }
 
+// check refuses arguments before a transaction is begun for them.
+func (t Table) check(resource string, token uint64) error {
+	_, err := t.Statements()
+	return cmp.Or(err, check(resource, token))
+}
+
 // enter compares and announces in one statement.
 func (t Table) enter(ctx context.Context, tx Tx, resource string, token uint64) error {
 	stmts, err := t.Statements()
@@ -191,7 +198,7 @@ func (t Table) enter(ctx context.Context, tx Tx, resource string, token uint64) 
 // announce runs the statement that enters. If that takes no token, it runs the one that tells which token is in the
 // way.
 func announce(ctx context.Context, tx Tx, enter, query, resource string, token uint64) error {
-	if err := checkContext(ctx); err != nil {
+	if err := checkDB(ctx, tx); err != nil {
 		return err
 	}
 	if err := check(resource, token); err != nil {

@@ -59,9 +59,6 @@ type SharedStore interface {
 // ParseToken reads a token as [HTTP] headers and gRPC metadata carry it: decimal digits, without sign, blanks or
 // leading zeros. The error is ErrInvalid.
 func ParseToken(s string) (uint64, error) {
-	if s == "" {
-		return 0, fmt.Errorf("%w: empty token", ErrInvalid)
-	}
 	// Leading zeros and signs are refused so that one token has one text, which proxies and logs can compare.
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil || s[0] == '0' {
