@@ -66,6 +66,9 @@ type Client struct {
 // New returns a Client with the default Config. It does not block, and panics if client is
 // nil.
 func New(client *redlatch.Client) *Client {
+	if client == nil {
+		panic("oneshot: New has no *redlatch.Client: pass that of redlatch.Open")
+	}
 	inside := hook.ClientOf(client)
 	return &Client{inside: inside, nodes: inside.Nodes()}
 }

@@ -51,6 +51,14 @@ func TestNativeCommandsOfTheServer(t *testing.T) {
 
 func TestOneShotArguments(t *testing.T) {
 	t.Parallel()
+	func() {
+		defer func() {
+			if said, _ := recover().(string); !strings.HasPrefix(said, "oneshot: New has no *redlatch.Client") {
+				t.Errorf("without a client: %q", said)
+			}
+		}()
+		oneshot.New(nil)
+	}()
 	server := locktest.Shared(t, 1)[0]
 	client := newCaller(t, locktest.Config(server.URL()), oneshot.CommandsAuto)
 	ctx, name := t.Context(), t.Name()
