@@ -208,11 +208,12 @@ func (c Config) complete() (Config, []endpoint, error) {
 		}
 		*d = d.Truncate(time.Millisecond)
 	}
+	ttlSetting := "Config.TTL"
 	switch {
 	case c.TTL == 0 && c.MaxTTL == 0:
 		c.TTL, c.MaxTTL = defaultTTL, defaultMaxTTL
 	case c.TTL == 0:
-		c.TTL = min(defaultTTL, c.MaxTTL)
+		ttlSetting, c.TTL = "Config.MaxTTL", min(defaultTTL, c.MaxTTL)
 	case c.MaxTTL == 0:
 		c.MaxTTL = max(defaultMaxTTL, c.TTL)
 	}
@@ -230,7 +231,7 @@ func (c Config) complete() (Config, []endpoint, error) {
 	endpoints, nodesErr := c.endpoints()
 	return c, endpoints, errors.Join(
 		nodesErr,
-		checkTTL("Config.TTL", c.TTL, c.MaxTTL),
+		checkTTL(ttlSetting, c.TTL, c.MaxTTL),
 		checkLabel("Config.Label", c.Label),
 		check(c.NodeTimeout <= maxNodeTimeout, "Config.NodeTimeout is %v: it must be %v at most", c.NodeTimeout, maxNodeTimeout),
 		check(c.Replicas.Count >= 0, "Config.Replicas.Count is %d: it must be 0 or more", c.Replicas.Count),

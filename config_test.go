@@ -41,6 +41,7 @@ func TestInvalidConfig(t *testing.T) {
 		{"TTL below the grain", redlatch.Config{Nodes: []string{url}, TTL: 999 * time.Microsecond}, []string{"Config.TTL", "999µs", "at least 1ms"}},
 		{"TTL below its drift", redlatch.Config{Nodes: []string{url}, TTL: 2 * time.Millisecond}, []string{"Config.TTL", "2ms", "drift"}},
 		{"TTL beyond MaxTTL", redlatch.Config{Nodes: []string{url}, TTL: time.Minute, MaxTTL: 30 * time.Second}, []string{"Config.TTL", "1m0s", "MaxTTL", "30s", "raise"}},
+		{"MaxTTL below its drift", redlatch.Config{Nodes: []string{url}, MaxTTL: 2 * time.Millisecond}, []string{"Config.MaxTTL is 2ms", "drift"}},
 		{"negative MaxTTL", redlatch.Config{Nodes: []string{url}, MaxTTL: -1}, []string{"Config.MaxTTL"}},
 		{"negative MaxHold", redlatch.Config{Nodes: []string{url}, MaxHold: -time.Hour}, []string{"Config.MaxHold"}},
 		{"NodeTimeout below the grain", redlatch.Config{Nodes: []string{url}, NodeTimeout: time.Microsecond}, []string{"Config.NodeTimeout"}},
