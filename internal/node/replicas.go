@@ -77,7 +77,7 @@ func (e *historyError) Error() string {
 	voted, _, _ := strings.Cut(e.voted, " ")
 	asked, _, _ := strings.Cut(e.asked, " ")
 	if voted == asked {
-		return "the server was a replica since it voted, or got its first one"
+		return "the server was a replica for a while since it voted, or its first replica came"
 	}
 	return fmt.Sprintf("the server with run_id %s voted, and that with run_id %s was asked for its replicas: if this goes on, one is a former master, to which a connection still leads: make it a replica, or end it", voted, asked)
 }

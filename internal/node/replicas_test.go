@@ -130,7 +130,7 @@ func TestTextOfTooFewReplicas(t *testing.T) {
 		"no acknowledgement: broken": {Wanted: 1, Err: errors.New("broken")},
 		"no acknowledgement: the server with run_id a voted, and that with run_id b was asked for its replicas: " +
 			"if this goes on, one is a former master, to which a connection still leads: make it a replica, or end it": {Wanted: 1, Err: &historyError{voted: "a r", asked: "b r"}},
-		"no acknowledgement: the server was a replica since it voted, or got its first one": {Wanted: 1, Err: &historyError{voted: "a r", asked: "a s"}},
+		"no acknowledgement: the server was a replica for a while since it voted, or its first replica came": {Wanted: 1, Err: &historyError{voted: "a r", asked: "a s"}},
 	} {
 		e.Limit = 50 * time.Millisecond
 		if got := e.Error(); got != want {
