@@ -248,7 +248,7 @@ func TestObserverOfALoss(t *testing.T) {
 			c.Observer, c.NodeTimeout = events, 50*time.Millisecond
 			client := locktest.Open(t, c)
 			events.Client.Store(client)
-			options := []redlatch.Option{redlatch.WithTTL(time.Second)}
+			options := []redlatch.Option{redlatch.WithTTL(3 * time.Second)} // renewed several times, also beside other work
 			if maxHold {
 				options = append(options, redlatch.WithMaxHold(time.Millisecond))
 			}
