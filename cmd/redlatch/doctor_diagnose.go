@@ -143,6 +143,10 @@ func (d *doctorCmd) diagnoseServer(f *findings, node doctor.Report) {
 		f.add(danger, node.Node, fmt.Sprintf("replicas: %d, but --replicas says that %d must acknowledge: its votes do not count", node.Replicas, d.Replicas),
 			"attach more replicas to it, or lower --replicas for the clients")
 	}
+	if kept := node.Persistence; d.Fsync && (strings.HasPrefix(kept, "AOF everysec") || strings.HasPrefix(kept, "AOF no")) {
+		f.add(warning, node.Node, fmt.Sprintf("persistence: %s, but --fsync waits for its disk: many of its votes come too late to count", kept),
+			"CONFIG SET appendfsync always, and the same in its configuration file, or raise --replica-timeout for the clients")
+	}
 	switch {
 	case loading(node):
 		f.add(warning, node.Node, "it is loading its data, and does not vote until it has", "wait")
