@@ -17,7 +17,7 @@ import (
 // jars is where Debian's libzookeeper-java has the server.
 const jars = "/usr/share/java"
 
-// logger is, of the loggers among them, the one that writes to stderr: the first found is taken.
+// logger is the one of the loggers there that writes to stderr. ZooKeeper uses the first on its path.
 const logger = jars + "/slf4j-simple.jar"
 
 // Times of the servers: a session may last from 1 s to 20 s, and a follower that does not hear its

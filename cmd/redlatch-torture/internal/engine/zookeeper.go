@@ -19,6 +19,9 @@ import (
 // jars is the directory in which Debian's libzookeeper-java installs the server.
 const jars = "/usr/share/java"
 
+// logger is the one of the loggers there that writes to stderr. ZooKeeper uses the first on its path.
+const logger = jars + "/slf4j-simple.jar"
+
 // The servers' times. A follower that has not heard from its leader for syncLimit ticks, which is a
 // second here, starts an election.
 const (
@@ -31,8 +34,8 @@ const (
 func (s *Server) configure(peers []string) error {
 	s.command = []string{
 		"java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true",
-		"-Dlog4j.configuration=file:" + filepath.Join(s.dir, "log4j.properties"),
-		"-cp", jars + "/*", "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(s.dir, "zoo.cfg"),
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+		"-cp", logger + ":" + jars + "/*", "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(s.dir, "zoo.cfg"),
 	}
 	config := append([]string{
 		fmt.Sprintf("tickTime=%d", tickMS), "initLimit=20", fmt.Sprintf("syncLimit=%d", syncLimit), "maxSessionTimeout=300000",
@@ -40,10 +43,7 @@ func (s *Server) configure(peers []string) error {
 		"admin.enableServer=false", "4lw.commands.whitelist=srvr", "forceSync=no",
 	}, peers...)
 	var errs []error
-	for name, text := range map[string]string{
-		"myid": fmt.Sprint(s.id), "zoo.cfg": lines(config...),
-		"log4j.properties": lines("log4j.rootLogger=WARN, A", "log4j.appender.A=org.apache.log4j.ConsoleAppender", "log4j.appender.A.layout=org.apache.log4j.SimpleLayout"),
-	} {
+	for name, text := range map[string]string{"myid": fmt.Sprint(s.id), "zoo.cfg": lines(config...)} {
 		errs = append(errs, os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600))
 	}
 	return errors.Join(errs...)

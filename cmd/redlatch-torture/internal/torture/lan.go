@@ -5,6 +5,7 @@ package torture
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -186,8 +188,7 @@ func (l *lan) serve(client net.Conn, on host, target string) {
 	if err != nil {
 		return // the client has probably closed the connection already
 	}
-	var d net.Dialer
-	server, err := d.DialContext(l.ctx, "tcp4", target)
+	server, err := l.dial(from, target)
 	if err != nil {
 		// The client must not learn that nobody listens there while the host is cut off from it.
 		l.pass(way{on, from})
@@ -203,6 +204,20 @@ func (l *lan) serve(client net.Conn, on host, target string) {
 	pumping.Go(func() { l.pump(server, client, way{on, from}) })
 	pumping.Wait()
 	l.track(server, false)
+}
+
+// dial connects to a server. For another server it waits a moment until that one listens: a follower of
+// ZooKeeper may come before the new leader listens, and tries again when it is refused, but not when it is
+// accepted and cut: that election would come to nothing.
+func (l *lan) dial(from host, target string) (conn net.Conn, err error) {
+	const patience = 2 * time.Second
+	for deadline := time.Now().Add(patience); ; {
+		var d net.Dialer
+		conn, err = d.DialContext(l.ctx, "tcp4", target)
+		if !errors.Is(err, syscall.ECONNREFUSED) || from < 0 || from >= dataServers || time.Now().After(deadline) || !wait(l.ctx, 5*time.Millisecond) {
+			return conn, err
+		}
+	}
 }
 
 // lead notes which way the requests on a client's connection go, for cut, or forgets it.
