@@ -131,7 +131,7 @@ var (
 	errNoTLS   = errors.New("it was connected and did not answer as a TLS server does: redis:// is for one without TLS")
 	errNoRedis = errors.New("it was connected and did not answer as a Redis server does: rediss:// is for one with TLS")
 	// A server with TLS ends a connection without it, and so does any server that goes down.
-	errNoWord = errors.New("it was connected and ended that without an answer: the server has gone down, or it wants TLS: rediss:// is for that")
+	errNoWord = errors.New("it was connected, and the connection ended before any answer: the server has gone down, or wants TLS (rediss://)")
 )
 
 // New prepares a connection. It sends nothing before the first command.
