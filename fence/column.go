@@ -59,24 +59,22 @@ type Column struct {
 // If there is no such row, errors.Is finds sql.ErrNoRows. For an argument that cannot be right, errors.Is finds
 // [ErrInvalid].
 func (c Column) Enter(ctx context.Context, tx Tx, key any, token uint64) error {
-	if err := checkTx(tx); err != nil {
-		return err
-	}
-	return c.enter(ctx, tx, key, token)
+	enter, err := c.entering(key, token)
+	return enterIn(ctx, tx, enter, err)
 }
 
 // Do begins a transaction, enters the row, runs fn and commits. Failures leave the state that [Table.Do] describes.
 func (c Column) Do(ctx context.Context, db TxBeginner, key any, token uint64, fn func(tx *sql.Tx) error) error {
-	enter := func(tx *sql.Tx) error { return c.enter(ctx, tx, key, token) }
-	return inTx(ctx, db, c.TxOptions, c.check(token), enter, fn)
+	enter, err := c.entering(key, token)
+	return inTx(ctx, db, c.TxOptions, err, enter, fn)
 }
 
-func (c Column) enter(ctx context.Context, tx Tx, key any, token uint64) error {
+// entering returns what compares and announces in one statement.
+func (c Column) entering(key any, token uint64) (enterFunc, error) {
 	c, err := c.complete()
-	if err != nil {
-		return err
-	}
-	return c.announce(ctx, tx, c.Token+" = $1", "COALESCE("+c.Token+", 0)", key, token)
+	return func(ctx context.Context, tx Tx) error {
+		return c.announce(ctx, tx, c.Token+" = $1", "COALESCE("+c.Token+", 0)", key, token)
+	}, cmp.Or(err, checkToken(token))
 }
 
 // complete fills in the defaults and checks the names.
@@ -92,19 +90,10 @@ func (c Column) complete() (Column, error) {
 	)
 }
 
-// check refuses names and a token before a transaction is begun for them.
-func (c Column) check(token uint64) error {
-	_, err := c.complete()
-	return cmp.Or(err, checkToken(token))
-}
-
 // announce sets what set says in the row, unless seen, which is the largest token there, is larger than this one. If that
 // takes no token, it asks why.
 func (c Column) announce(ctx context.Context, tx Tx, set, seen string, key any, token uint64) error {
 	if err := checkDB(ctx, tx); err != nil {
-		return err
-	}
-	if err := checkToken(token); err != nil {
 		return err
 	}
 	// Of several rows with the key, some could take the token and others refuse it: then neither answer would be right.

@@ -42,8 +42,19 @@ func checkDB(ctx context.Context, db any) error {
 	return nil
 }
 
+// enterFunc announces a token as part of tx.
+type enterFunc func(ctx context.Context, tx Tx) error
+
+// enterIn runs enter in a transaction of the caller's. invalid is what is wrong with its arguments.
+func enterIn(ctx context.Context, tx Tx, enter enterFunc, invalid error) error {
+	if err := cmp.Or(checkTx(tx), invalid); err != nil {
+		return err
+	}
+	return enter(ctx, tx)
+}
+
 // inTx runs enter and then fn in one transaction and commits it. invalid is what is wrong with the other arguments.
-func inTx(ctx context.Context, db TxBeginner, opts *sql.TxOptions, invalid error, enter, fn func(*sql.Tx) error) error {
+func inTx(ctx context.Context, db TxBeginner, opts *sql.TxOptions, invalid error, enter enterFunc, fn func(*sql.Tx) error) error {
 	if err := cmp.Or(checkDB(ctx, db), invalid); err != nil {
 		return err
 	}
@@ -72,13 +83,13 @@ func inTx(ctx context.Context, db TxBeginner, opts *sql.TxOptions, invalid error
 // guard row, and answers a wait that ended in another's commit with a serialization failure. Nothing of the caller's
 // has run by then, so a new transaction with a new snapshot is the whole cure. Each further turn of the loop takes
 // another transaction's commit; the loop also ends with ctx, in which no transaction begins any more.
-func enterTx(ctx context.Context, db TxBeginner, opts *sql.TxOptions, enter func(*sql.Tx) error) (*sql.Tx, error) {
+func enterTx(ctx context.Context, db TxBeginner, opts *sql.TxOptions, enter enterFunc) (*sql.Tx, error) {
 	for {
 		tx, err := db.BeginTx(ctx, opts)
 		if err != nil {
 			return nil, fmt.Errorf("fence: begin: %w", err)
 		}
-		if err = enter(tx); err == nil {
+		if err = enter(ctx, tx); err == nil {
 			return tx, nil
 		}
 		tx.Rollback()

@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -58,25 +59,22 @@ func (t Table) AddShared(ctx context.Context, db *sql.DB) error {
 // other. To let them overlap, announce the token by the EnterShared of [Table.Store], and read in a transaction that
 // begins after it: no earlier writer can change what is read there any more, but a later one may have.
 func (t Table) EnterShared(ctx context.Context, tx Tx, resource string, token uint64) error {
-	if err := checkTx(tx); err != nil {
-		return err
-	}
-	return t.enterShared(ctx, tx, resource, token)
+	enter, err := t.enteringShared(resource, token)
+	return enterIn(ctx, tx, enter, err)
 }
 
 // DoShared is [Table.Do] for a reader: it begins a transaction, enters resource by [Table.EnterShared], runs fn and commits.
 func (t Table) DoShared(ctx context.Context, db TxBeginner, resource string, token uint64, fn func(tx *sql.Tx) error) error {
-	enter := func(tx *sql.Tx) error { return t.enterShared(ctx, tx, resource, token) }
-	return inTx(ctx, db, t.TxOptions, t.check(resource, token), enter, fn)
+	enter, err := t.enteringShared(resource, token)
+	return inTx(ctx, db, t.TxOptions, err, enter, fn)
 }
 
-func (t Table) enterShared(ctx context.Context, tx Tx, resource string, token uint64) error {
+func (t Table) enteringShared(resource string, token uint64) (enterFunc, error) {
 	stmts, err := t.Statements()
-	if err != nil {
-		return err
-	}
-	err = announce(ctx, tx, stmts.EnterShared, stmts.Written, resource, token)
-	return explainColumn(err, "Table.AddShared adds them to a table of an earlier version")
+	return func(ctx context.Context, tx Tx) error {
+		err := announce(ctx, tx, stmts.EnterShared, stmts.Written, resource, token)
+		return explainColumn(err, "Table.AddShared adds them to a table of an earlier version")
+	}, cmp.Or(err, check(resource, token))
 }
 
 // EnterShared announces a reader's token at the row with the given key as part of tx, see [SharedStore], and locks the
@@ -85,28 +83,25 @@ func (t Table) enterShared(ctx context.Context, tx Tx, resource string, token ui
 //	ALTER TABLE account ADD COLUMN fencing_writer BIGINT
 //	ALTER TABLE account ADD COLUMN fencing_reader BIGINT
 func (c Column) EnterShared(ctx context.Context, tx Tx, key any, token uint64) error {
-	if err := checkTx(tx); err != nil {
-		return err
-	}
-	return c.enterShared(ctx, tx, key, token)
+	enter, err := c.enteringShared(key, token)
+	return enterIn(ctx, tx, enter, err)
 }
 
 // DoShared begins a transaction, enters the row by [Column.EnterShared], runs fn and commits.
 func (c Column) DoShared(ctx context.Context, db TxBeginner, key any, token uint64, fn func(tx *sql.Tx) error) error {
-	enter := func(tx *sql.Tx) error { return c.enterShared(ctx, tx, key, token) }
-	return inTx(ctx, db, c.TxOptions, c.check(token), enter, fn)
+	enter, err := c.enteringShared(key, token)
+	return inTx(ctx, db, c.TxOptions, err, enter, fn)
 }
 
-func (c Column) enterShared(ctx context.Context, tx Tx, key any, token uint64) error {
+func (c Column) enteringShared(key any, token uint64) (enterFunc, error) {
 	c, err := c.complete()
-	if err != nil {
-		return err
-	}
 	writer := written("", c.Token, c.Writer, c.Reader)
 	largest := fmt.Sprintf("CASE WHEN COALESCE(%[1]s, 0) > $1 THEN %[1]s ELSE $1 END", c.Token)
 	set := fmt.Sprintf("%s = %s, %s = %[5]s, %[4]s = %[5]s", c.Writer, writer, c.Token, c.Reader, largest)
-	err = c.announce(ctx, tx, set, writer, key, token)
-	return explainColumn(err, "add them to the table, both BIGINT, or name them in Column.Writer and Column.Reader")
+	return func(ctx context.Context, tx Tx) error {
+		err := c.announce(ctx, tx, set, writer, key, token)
+		return explainColumn(err, "add them to the table, both BIGINT, or name them in Column.Writer and Column.Reader")
+	}, cmp.Or(err, checkToken(token))
 }
 
 // explainColumn adds what to do if the database knows no such column, which PostgreSQL says by SQLSTATE 42703.

@@ -105,10 +105,8 @@ func (t Table) Create(ctx context.Context, db *sql.DB) error {
 // A refusal is a *StaleError ([ErrStale]); then roll tx back: until that, others wait for the row. For an argument that
 // cannot be right, errors.Is finds [ErrInvalid]. Any other error is the database's, wrapped.
 func (t Table) Enter(ctx context.Context, tx Tx, resource string, token uint64) error {
-	if err := checkTx(tx); err != nil {
-		return err
-	}
-	return t.enter(ctx, tx, resource, token)
+	enter, err := t.entering(resource, token)
+	return enterIn(ctx, tx, enter, err)
 }
 
 // Do begins a transaction, enters resource, runs fn and commits. It is all that most callers need.
@@ -118,8 +116,8 @@ func (t Table) Enter(ctx context.Context, tx Tx, resource string, token uint64) 
 // took place. When ctx is done the transaction is rolled back. So with the lock's own context, no commit begins after
 // the lock was found lost.
 func (t Table) Do(ctx context.Context, db TxBeginner, resource string, token uint64, fn func(tx *sql.Tx) error) error {
-	enter := func(tx *sql.Tx) error { return t.enter(ctx, tx, resource, token) }
-	return inTx(ctx, db, t.TxOptions, t.check(resource, token), enter, fn)
+	enter, err := t.entering(resource, token)
+	return inTx(ctx, db, t.TxOptions, err, enter, fn)
 }
 
 // Largest returns the largest token announced at resource by a committed transaction or by tx itself, 0 if none.
@@ -160,19 +158,22 @@ type tableStore struct {
 }
 
 func (s tableStore) Enter(ctx context.Context, resource string, token uint64) error {
-	return s.retry(ctx, func() error { return s.table.enter(ctx, s.db, resource, token) })
+	enter, err := s.table.entering(resource, token)
+	return s.retry(ctx, enter, err)
 }
 
 func (s tableStore) EnterShared(ctx context.Context, resource string, token uint64) error {
-	return s.retry(ctx, func() error { return s.table.enterShared(ctx, s.db, resource, token) })
+	enter, err := s.table.enteringShared(resource, token)
+	return s.retry(ctx, enter, err)
 }
 
-func (s tableStore) retry(ctx context.Context, enter func() error) error {
-	if err := checkContext(ctx); err != nil {
+// retry runs enter until the database has an answer. invalid is what is wrong with its arguments.
+func (s tableStore) retry(ctx context.Context, enter enterFunc, invalid error) error {
+	if err := cmp.Or(checkContext(ctx), invalid); err != nil {
 		return err
 	}
 	for {
-		err := enter()
+		err := enter(ctx, s.db)
 		// A database whose default is above READ COMMITTED lets the statement fail when it had to wait, see enterTx.
 		if err == nil || !serializationFailure(err) {
 			return err
@@ -180,28 +181,18 @@ func (s tableStore) retry(ctx context.Context, enter func() error) error {
 	}
 }
 
-// check refuses arguments before a transaction is begun for them.
-func (t Table) check(resource string, token uint64) error {
-	_, err := t.Statements()
-	return cmp.Or(err, check(resource, token))
-}
-
-// enter compares and announces in one statement.
-func (t Table) enter(ctx context.Context, tx Tx, resource string, token uint64) error {
+// entering returns what compares and announces in one statement.
+func (t Table) entering(resource string, token uint64) (enterFunc, error) {
 	stmts, err := t.Statements()
-	if err != nil {
-		return err
-	}
-	return announce(ctx, tx, stmts.Enter, stmts.Largest, resource, token)
+	return func(ctx context.Context, tx Tx) error {
+		return announce(ctx, tx, stmts.Enter, stmts.Largest, resource, token)
+	}, cmp.Or(err, check(resource, token))
 }
 
 // announce runs the statement that enters. If that takes no token, it runs the one that tells which token is in the
 // way.
 func announce(ctx context.Context, tx Tx, enter, query, resource string, token uint64) error {
 	if err := checkDB(ctx, tx); err != nil {
-		return err
-	}
-	if err := check(resource, token); err != nil {
 		return err
 	}
 	// The second turn is for a row that was deleted between the two statements of the first turn, outside a
