@@ -25,7 +25,7 @@ const (
 	MarkerIgnored      // the admission key is not read
 	UptimeLies         // a server says it has been up for ever
 	ReplicationIgnored // a vote does not look at the replication id
-	PromotionHidden    // a server does not say that it was promoted
+	PromotionHidden    // a server does not say that it was promoted, nor what it received before
 	AdmissionBlind     // a server is admitted though it has forgotten since it was looked at
 	RepairOverwrites   // repair does not look at what is there
 	LeavesUnheld       // a node without a holder's record leaves those on others to whom it calls
@@ -235,7 +235,7 @@ elseif seen[1] ~= ARGV[2] then
 	MarkerIgnored:      {"acquire.lua", `if not admitted(KEYS[3], seen[3], ARGV[7], now) then`, `if false then`},
 	UptimeLies:         {"inspect.lua", `{table.concat(info)}`, `{(string.gsub(table.concat(info), 'uptime_in_seconds:%d+', 'uptime_in_seconds:1048576'))}`},
 	ReplicationIgnored: {"admitted.lua", `if age < 0 or age > FRESH then`, `if false then`},
-	PromotionHidden:    {"inspect.lua", `{table.concat(info)}`, `{(string.gsub(table.concat(info), 'second_repl_offset:%d+', 'second_repl_offset:-1'))}`},
+	PromotionHidden:    {"inspect.lua", `{table.concat(info)}`, `{(string.gsub(string.gsub(table.concat(info), 'second_repl_offset:%d+', 'second_repl_offset:-1'), 'repl_input_bytes:%d+', 'repl_input_bytes:0'))}`},
 	AdmissionBlind: {"admit.lua", `if KEYS[2] and ((redis.call('GET', KEYS[2]) or '') ~= ARGV[4] or (redis.call('GET', KEYS[3]) or '') ~= ARGV[6])
   or flushes() ~= ARGV[5] or said(KEYS[1]) ~= ARGV[7] or not KEYS[2] and not inEpoch(ARGV[8]) then`,
 		`if false then`},

@@ -166,6 +166,13 @@ func (n *Node) start(data server.Data) {
 	n.server, n.restored = s, data
 }
 
+// startReplica brings up the replica as a master, which has been up since started. The caller holds world.mu.
+func (n *Node) startReplica(started time.Time) {
+	n.start(n.replica.data)
+	n.server.Started, n.server.Received = started, 1000
+	n.server.Offset = 1 + int64(n.runs)
+}
+
 // process returns an empty server process of the node that has just come up. The caller holds
 // world.mu.
 func (n *Node) process() *server.Server {
@@ -397,10 +404,7 @@ func (n *Node) Promote(after int) {
 		old := n.server
 		n.dropInbox()
 		n.hung, n.fuse, n.standby = false, 0, nil
-		started := old.Started
-		n.start(n.replica.data)
-		n.server.Started = started // a replica has been up all the time
-		n.server.Offset = 1 + int64(n.runs)
+		n.startReplica(old.Started)
 		n.hangUp(old)
 		w.History.Add(n.Name, "replica promoted, %v behind", w.Now()-n.replica.at)
 	})

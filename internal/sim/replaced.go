@@ -44,9 +44,7 @@ func (n *Node) replaced(left time.Duration) {
 	n.lose()
 	n.hung, n.inbox, n.fuse, n.standby = false, nil, 0, nil
 	n.wall.change(now, was.at(now)-n.apart, was.rate)
-	n.start(n.replica.data)
-	n.server.Started = old.Started.Add(-n.apart) // it has been up all the time
-	n.server.Offset = 1 + int64(n.runs)
+	n.startReplica(old.Started.Add(-n.apart)) // it has been up all the time
 	w.History.Add(n.Name, "replica promoted, %v behind, with its clock %v behind", now-n.replica.at, n.apart)
 	n.apart = -n.apart
 	for _, m := range w.machines {
