@@ -166,13 +166,6 @@ func (n *Node) start(data server.Data) {
 	n.server, n.restored = s, data
 }
 
-// startReplica brings up the replica as a master, which has been up since started. The caller holds world.mu.
-func (n *Node) startReplica(started time.Time) {
-	n.start(n.replica.data)
-	n.server.Started, n.server.Received = started, 1000
-	n.server.Offset = 1 + int64(n.runs)
-}
-
 // process returns an empty server process of the node that has just come up. The caller holds
 // world.mu.
 func (n *Node) process() *server.Server {

@@ -69,6 +69,13 @@ func (n *Node) promoted(s *server.Server) {
 	n.disturb(n.world.Now())
 }
 
+// startReplica brings up the replica as a master, which has been up since started. The caller holds world.mu.
+func (n *Node) startReplica(started time.Time) {
+	n.start(n.replica.data)
+	n.server.Started, n.server.Received = started, 1000
+	n.server.Offset = 1 + int64(n.runs)
+}
+
 // FailOver has another process take the server's place, as Sentinels do: the old one is its
 // replica from then on, and takes its place the next time. lost says that it lacks the last
 // writes. after is how many commands are executed before.
