@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -216,6 +218,42 @@ func TestReleaseToQueueWhileStepsAreUnderWay(t *testing.T) {
 			})
 		})
 	}
+}
+
+// stalledClock is a clock that stalls whoever reads it, for as long as stall says.
+type stalledClock struct {
+	*bubbleClock
+	stall atomic.Int64
+}
+
+func (c *stalledClock) Now() clock.Instant {
+	time.Sleep(time.Duration(c.stall.Load()))
+	return c.bubbleClock.Now()
+}
+
+// The client is closed while what was left to a waiter is about to be removed, as its time is over: it is removed all the same.
+func TestCloseWhileWhatWasLeftIsRemoved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := keptBy(t, 3)
+		c := &stalledClock{bubbleClock: newBubbleClock()}
+		e := New(voters(nodes), c, stepTime)
+		NewTransfers(e, time.Minute)
+		lease := acquired(t, e, "mine")
+		rest()
+		lease.Release()
+		c.stall.Store(int64(time.Second))
+		time.Sleep(transferTime)
+		synctest.Wait()
+		if got := records(nodes); !slices.Equal(got, []string{"mine", "mine", ""}) {
+			t.Errorf("removed already: %v", got)
+		}
+		e.Close()
+		if got := records(nodes); !slices.Equal(got, repeat("", 3)) {
+			t.Errorf("left behind: %v", got)
+		}
+		time.Sleep(time.Minute)
+	})
 }
 
 // Every mask of what may have happened to the keys that were left: whoever was

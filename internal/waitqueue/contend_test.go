@@ -100,6 +100,114 @@ func TestPlaceOfACallerThatCannotTry(t *testing.T) {
 	})
 }
 
+// A caller that has given up its place because it could not try, and then finds the key held, is woken up as any other.
+func TestPlaceAfterOneThatWasGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(1)
+		nodes[0].set(func(k *node) { k.holder = "ours" })
+		q := newQueue(t, "p", nodes, nil)
+		q.options.Life = t.Context()
+		var released time.Time
+		c := &trying{inRest: func() error { return nil }}
+		c.try = func(n int) Failure {
+			switch n {
+			case 1: // in the queue from now on
+				time.AfterFunc(time.Second, func() { nodes[0].release(false) })
+				return Failure{Held: true}
+			case 2:
+				nodes[0].set(func(k *node) { k.holder = "ours" })
+				return Failure{Unsent: true}
+			case 3:
+				time.AfterFunc(time.Second, func() {
+					released = time.Now()
+					nodes[0].release(false)
+				})
+				return Failure{Held: true}
+			}
+			return Failure{Err: errOver, Final: true}
+		}
+		if err := q.Wait(t.Context(), c); err != errOver {
+			t.Error(err)
+		}
+		if late := time.Since(released); late > 10*travel {
+			t.Errorf("it tried %v after the release", late)
+		}
+		alone(t, q)
+	})
+}
+
+// Those behind a caller that contends are told why that one has failed, also where it has no place in the queue.
+func TestFailureIsToldToThoseBehind(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, "p", newNodes(1), nil)
+		q.options.Life = t.Context()
+		errNone := errors.New("no quorum")
+		first := &trying{try: func(int) Failure { return Failure{Err: errNone} }}
+		first.inRest = func() error {
+			time.Sleep(2 * time.Second)
+			return errOver
+		}
+		failed := make(chan error)
+		go func() { failed <- q.Wait(t.Context(), first) }()
+		settle()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		behind := &hearing{trying: new(trying)}
+		if err := q.Wait(ctx, behind); err != errOver {
+			t.Error(err)
+		}
+		if len(behind.why) != 2 || behind.why[0] != errNone || behind.why[1] != errNone {
+			t.Errorf("it is told %v", behind.why)
+		}
+		if err := <-failed; err != errOver {
+			t.Error(err)
+		}
+	})
+}
+
+// lifetime is a context that does not end, and counts who waits for its end.
+type lifetime struct {
+	done     chan struct{}
+	awaiting atomic.Int32
+}
+
+func (*lifetime) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (l *lifetime) Done() <-chan struct{}     { return l.done }
+func (*lifetime) Err() error                  { return nil }
+func (*lifetime) Value(any) any               { return nil }
+func (l *lifetime) AfterFunc(func()) (stop func() bool) {
+	l.awaiting.Add(1)
+	return func() bool {
+		l.awaiting.Add(-1)
+		return true
+	}
+}
+
+// Who has waited in the queue leaves nothing behind that would stay until the client is closed.
+func TestWaitLeavesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, "p", newNodes(1), nil)
+		life := &lifetime{done: make(chan struct{})}
+		q.options.Life = life
+		most := int32(0)
+		c := &trying{}
+		c.try = func(int) Failure { return Failure{Held: true} }
+		c.inRest = func() error {
+			most = max(most, life.awaiting.Load())
+			return errOver
+		}
+		if err := q.Wait(t.Context(), c); err != errOver || c.tries < 2 {
+			t.Errorf("%d tries: %v", c.tries, err)
+		}
+		if left := max(most, life.awaiting.Load()); left > 0 {
+			t.Errorf("%d waits in the queue wait for the end of the client after they are over", left)
+		}
+	})
+}
+
 // winning is a caller whose try holds when it is over.
 type winning struct {
 	trying
