@@ -1,6 +1,8 @@
 package redlatch_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,4 +35,36 @@ func TestRestUntilTheLockEnds(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A call without a place in the queue ends at once where its ctx ends, or the client is closed, while it rests.
+func TestRestEndsWithTheCall(t *testing.T) {
+	t.Parallel()
+	for want, end := range map[error]func(*redlatchtest.Client, context.CancelFunc){
+		context.Canceled:   func(_ *redlatchtest.Client, cancel context.CancelFunc) { cancel() },
+		redlatch.ErrClosed: func(client *redlatchtest.Client, _ context.CancelFunc) { _ = client.Close() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			client := redlatchtest.New(t, redlatch.Config{})
+			if _, err := client.Peer(redlatch.Config{}).TryLock(t.Context(), "name"); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			got := make(chan error, 1)
+			go func() {
+				_, err := client.Lock(ctx, "name", redlatch.WithoutQueue())
+				got <- err
+			}()
+			time.Sleep(10 * time.Second)
+			start := time.Now()
+			end(client, cancel)
+			if err := <-got; !errors.Is(err, want) || !errors.Is(err, redlatch.ErrHeld) {
+				t.Error(err)
+			}
+			if took := time.Since(start); took > 0 {
+				t.Errorf("%v: it ends after %v", want, took)
+			}
+		})
+	}
 }

@@ -4,13 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/memory"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 
@@ -142,6 +148,50 @@ func TestCloseOfManyLostWithoutNodes(t *testing.T) {
 		}
 		if took := time.Since(start); took > 16*nodeTimeout {
 			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// deafToSets is a connection on which releases of several names are not answered.
+type deafToSets struct{ driver.Conn }
+
+func (c deafToSets) EvalSHA(ctx context.Context, sha string, keys, args []string) (driver.Reply, error) {
+	if sha == script.ReleasingAll.SHA {
+		<-ctx.Done()
+		return driver.Reply{}, ctx.Err()
+	}
+	return c.Conn.EvalSHA(ctx, sha, keys, args)
+}
+
+// Close releases all locks of which the nodes hear, though they hear of as many others nothing.
+func TestCloseBesideReleasesThatAreNotHeard(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := memory.New(time.Now)
+		client := locktest.OpenIn(t, redlatch.Config{NodeTimeout: 50 * time.Millisecond}, hook.Surroundings{
+			Clock: clock.Awake(), Nodes: []hook.Node{{Name: "memory", Dial: func() driver.Conn { return deafToSets{n.Link().Dial()} }}},
+		})
+		const each = 3 * redlatch.MaxReleases
+		for i := range each {
+			_, err := client.TryLock(t.Context(), fmt.Sprint("heard-", i))
+			if err == nil {
+				_, err = client.LockAll(t.Context(), []string{fmt.Sprint("a-", i), fmt.Sprint("b-", i)})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := client.Close(); !errors.Is(err, redlatch.ErrNoQuorum) {
+			t.Error(err)
+		}
+		left := 0
+		for key, k := range n.Keys() {
+			if k.Holder != "" && strings.HasPrefix(key, "heard-") {
+				left++
+			}
+		}
+		if left > 0 {
+			t.Errorf("%d of %d are left", left, each)
 		}
 	})
 }

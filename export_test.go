@@ -69,3 +69,8 @@ func ObservedNode(c *Client, key string) int { return c.waitqueue.Arbiter(key) }
 func ObservedKeys(c *Client) int {
 	return reflect.ValueOf(&c.observers).Elem().FieldByName("of").Len()
 }
+
+// Renewals returns how many renewals an hour the client counts for its locks.
+func Renewals(c *Client) int64 {
+	return reflect.ValueOf(c.renewals).Elem().FieldByName("hourly").FieldByName("v").Int()
+}
