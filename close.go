@@ -59,7 +59,7 @@ func (c *Client) releaseAll(held []*Lock) (errs []error) {
 		switch { // a lock that was lost, or is kept, says nothing of the nodes by its error
 		case errors.Is(err, ErrNoQuorum) || held[i].endedUnheard():
 			unheard.Add(1)
-		case err == nil:
+		case err == nil && held[i].minHoldLeft() <= 0: // else no node may have been asked
 			unheard.Store(0)
 		}
 		if !errors.Is(err, ErrLost) && !errors.Is(err, ErrReleased) {

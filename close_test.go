@@ -196,6 +196,29 @@ func TestCloseBesideReleasesThatAreNotHeard(t *testing.T) {
 	})
 }
 
+// Close takes no longer where no node answers, and some of many locks are kept for WithMinHold, for which no node is asked.
+func TestCloseOfManyAndKeptWithoutNodes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const nodeTimeout = 50 * time.Millisecond
+		client := redlatchtest.New(t, redlatch.Config{NodeTimeout: nodeTimeout})
+		holdMany(t, client, 5*redlatch.MaxReleases)
+		for i := range 5 * redlatch.MaxReleases {
+			if _, err := client.TryLock(t.Context(), fmt.Sprint("kept-", i), redlatch.WithMinHold(time.Second)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		client.Delay(time.Minute) // longer than anybody waits for an answer
+		start := time.Now()
+		if err := client.Close(); !errors.Is(err, redlatch.ErrNoQuorum) {
+			t.Error(err)
+		}
+		if took := time.Since(start); took > 12*nodeTimeout {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
 // ends is an Observer that is inside from when it is told of the end of a lock until it is open.
 type ends struct{ inside, open chan struct{} }
 
