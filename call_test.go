@@ -68,3 +68,22 @@ func TestRestEndsWithTheCall(t *testing.T) {
 		})
 	}
 }
+
+// A call whose ctx is done makes no try.
+func TestNoTryAfterTheEndOfCtx(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := redlatchtest.New(t, redlatch.Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		before := client.Stats().Tries
+		_, tried := client.TryLock(ctx, "name")
+		_, waited := client.Lock(ctx, "name")
+		if !errors.Is(tried, context.Canceled) || !errors.Is(waited, context.Canceled) {
+			t.Errorf("%v, %v", tried, waited)
+		}
+		if tries := client.Stats().Tries - before; tries > 0 {
+			t.Errorf("%d tries", tries)
+		}
+	})
+}

@@ -274,3 +274,37 @@ func TestObserveLeavesNothing(t *testing.T) {
 		}
 	})
 }
+
+// awaited is a ctx that does not end, and counts who waits for its end.
+type awaited struct {
+	context.Context
+	done chan struct{}
+	by   atomic.Int64
+}
+
+func (c *awaited) Done() <-chan struct{} { return c.done }
+func (c *awaited) AfterFunc(func()) (stop func() bool) {
+	c.by.Add(1)
+	return func() bool {
+		c.by.Add(-1)
+		return true
+	}
+}
+
+// A range that is over leaves nothing in the ctx of its caller, which may go on for long.
+func TestObserveLeavesNothingInTheCtx(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := openNodes(t, redlatch.Config{}, 1, "name")
+		ctx := &awaited{Context: context.Background(), done: make(chan struct{})}
+		for range o.client.Observe(ctx, "name") {
+			break
+		}
+		for range o.client.ObservePermits(ctx, "name") {
+			break
+		}
+		if by := ctx.by.Load(); by > 0 {
+			t.Errorf("%d wait for the end of ctx", by)
+		}
+	})
+}
