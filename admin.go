@@ -29,7 +29,8 @@ func (c *Client) Admit(ctx context.Context, address string) error {
 
 // Reset makes one node record the deployment as this client's Config has it: its set of nodes,
 // MaxTTL, NoQuarantine and Durable. It replaces whatever is recorded there, even keys of the
-// deployment that are of another type. From then on the node refuses clients with other settings,
+// deployment that are of another type, except what a later version of Redlatch recorded there or on
+// another node for clients that share no locks with this version: nobody here knows its MaxTTL. From then on the node refuses clients with other settings,
 // with both settings in the error. To change a deployment, reset every node of it; the command
 // redlatch deployment set does.
 //

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -72,6 +73,19 @@ func recordText(node doctor.Report, names []string) string {
 // has reports whether the node has recorded exactly these settings, and the record is not void.
 func has(node doctor.Report) bool {
 	return node.Recorded != nil && node.Recorded.Agrees && node.Recorded.Void == "" && node.Unreadable == nil
+}
+
+// updateRemedy is the remedy if a later version has recorded the deployment.
+const updateRemedy = "update this program and the clients that are refused"
+
+// later returns why a node has the record of a later version, nil if none has.
+func later(reports []doctor.Report) error {
+	for _, node := range reports {
+		if errors.Is(node.Unreadable, admission.ErrLater) {
+			return fmt.Errorf("%s: %w", node.Node, node.Unreadable)
+		}
+	}
+	return nil
 }
 
 // examine examines the nodes, but no locks.

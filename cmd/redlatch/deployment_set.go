@@ -69,6 +69,9 @@ func (s *deploymentSetCmd) Run(out *printer) error {
 	if err != nil {
 		return err
 	}
+	if err := later(reports); err != nil { // nor would a node be reset
+		return &outcome{code: exitRefused, err: fmt.Errorf("nothing was changed: %w", err), hints: []string{updateRemedy}}
+	}
 	p := s.plan(cfg, reports)
 	switch {
 	case len(p.change) == 0 && len(p.away) == 0:

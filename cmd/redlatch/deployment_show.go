@@ -132,6 +132,8 @@ func (s *deploymentShowCmd) differenceText(reports []doctor.Report) string {
 		differs = differs || node.Err == nil && !has(node) && (node.Recorded != nil || node.Unreadable != nil)
 	}
 	switch {
+	case later(reports) != nil:
+		return "they differ: " + updateRemedy
 	case !differs && unfit:
 		return "a node has no record, and gets none before what it says is mended"
 	case !differs:

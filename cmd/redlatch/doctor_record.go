@@ -39,7 +39,7 @@ func (d *doctorCmd) diagnoseRecord(f *findings, node doctor.Report) bool {
 // that no client has written.
 func (d *doctorCmd) diagnoseUnreadable(f *findings, node doctor.Report, remedy string) {
 	if errors.Is(node.Unreadable, admission.ErrLater) {
-		remedy = "update this program and the clients that are refused"
+		remedy = updateRemedy
 	}
 	f.add(danger, node.Node, fmt.Sprintf("it does not vote: %v", node.Unreadable), remedy)
 }

@@ -92,8 +92,8 @@ type Evidence struct {
 type Others struct {
 	// Same have a record of the client's agreement, and None have none. The rest could not be asked, or differ.
 	Same, None int
-	// Differing says how a record of another agreement differs, nil if there is none.
-	Differing *DisagreementError
+	// Differing says how a record of another agreement differs, or that it is a later version's; nil if there is none.
+	Differing error
 }
 
 // Outcome is what is to be done with a node.

@@ -165,9 +165,7 @@ func (n *Node) others(ctx context.Context, a admission.Agreement) (o admission.O
 		select {
 		case got := <-answers:
 			pending--
-			if got.err == nil {
-				n.count(&o, a, got.node, got.record)
-			}
+			n.count(&o, a, got.node, got.record, got.err)
 		case <-ctx.Done():
 		}
 		if 1+o.Same+o.None > len(census.names)/2 {
@@ -178,9 +176,15 @@ func (n *Node) others(ctx context.Context, a admission.Agreement) (o admission.O
 	return o
 }
 
-// count takes in the record that was read from node i, nil where the node has none.
-func (n *Node) count(o *admission.Others, a admission.Agreement, i int, r *admission.Record) {
-	if r == nil {
+// count takes in the record that was read from node i, nil where the node has none, or why it could not be read.
+func (n *Node) count(o *admission.Others, a admission.Agreement, i int, r *admission.Record, err error) {
+	switch {
+	case errors.Is(err, admission.ErrLater): // of another agreement, whatever that is
+		o.Differing = laterOn(n.options.Census.names[i], err)
+		return
+	case err != nil:
+		return
+	case r == nil:
 		o.None++
 		return
 	}
@@ -190,6 +194,9 @@ func (n *Node) count(o *admission.Others, a admission.Agreement, i int, r *admis
 	}
 	o.Same++
 }
+
+// laterOn returns the error that a later version wrote the record on the node of that name.
+func laterOn(name string, err error) error { return fmt.Errorf("on %s, %w", name, err) }
 
 // record reads the node's own record.
 func (n *Node) record(ctx context.Context) (*admission.Record, error) {

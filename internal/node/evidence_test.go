@@ -1,7 +1,10 @@
 package node
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,19 +20,22 @@ func TestCountOfRecords(t *testing.T) {
 	t.Cleanup(n.Close)
 	for what, c := range map[string]struct {
 		record *admission.Record
+		err    error
 		want   admission.Others
 		other  bool
 	}{
-		"nothing":        {nil, admission.Others{None: 1}, false},
-		"the same":       {&admission.Record{Nodes: map[string]string{"a": "", "b": ""}, MaxTTLMS: 1000}, admission.Others{Same: 1}, false},
-		"another MaxTTL": {&admission.Record{Nodes: map[string]string{"a": "", "b": ""}, MaxTTLMS: 2000}, admission.Others{}, true},
-		"other nodes":    {&admission.Record{Nodes: map[string]string{"a": "", "c": "", "e": ""}, MaxTTLMS: 1000}, admission.Others{}, true},
-		"other names":    {&admission.Record{Nodes: map[string]string{"x": "r1", "y": "r2"}, MaxTTLMS: 1000}, admission.Others{}, true},
+		"nothing":           {nil, nil, admission.Others{None: 1}, false},
+		"the same":          {&admission.Record{Nodes: map[string]string{"a": "", "b": ""}, MaxTTLMS: 1000}, nil, admission.Others{Same: 1}, false},
+		"another MaxTTL":    {&admission.Record{Nodes: map[string]string{"a": "", "b": ""}, MaxTTLMS: 2000}, nil, admission.Others{}, true},
+		"other nodes":       {&admission.Record{Nodes: map[string]string{"a": "", "c": "", "e": ""}, MaxTTLMS: 1000}, nil, admission.Others{}, true},
+		"other names":       {&admission.Record{Nodes: map[string]string{"x": "r1", "y": "r2"}, MaxTTLMS: 1000}, nil, admission.Others{}, true},
+		"a later version's": {nil, fmt.Errorf("x: %w", admission.ErrLater), admission.Others{}, true},
+		"no answer":         {nil, errors.New("x"), admission.Others{}, false},
 	} {
 		var got admission.Others
-		n.count(&got, ours, 1, c.record)
+		n.count(&got, ours, 1, c.record, c.err)
 		other := got.Differing
-		if got.Differing = nil; got != c.want || (other != nil) != c.other || other != nil && other.Node != "b" {
+		if got.Differing = nil; got != c.want || (other != nil) != c.other || other != nil && !strings.Contains(other.Error(), "on b") {
 			t.Errorf("%s: %+v, %v", what, got, other)
 		}
 	}

@@ -43,7 +43,7 @@ func (n *Node) JudgeRecord(ctx context.Context, x *Examination) *Record {
 }
 
 // Unreadable returns why a key of the deployment was not written by a client, nil where all were.
-// Only a reset mends that.
+// Only a reset mends that, or an update of this client where a later version wrote it.
 func (x *Examination) Unreadable() error { return x.evidence.unreadable }
 
 // Replicas returns how many replicas are attached to the node.

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/redlatch/redlatch/internal/admission"
@@ -38,8 +39,15 @@ func (n *Node) reset(ctx context.Context) error {
 		return err
 	}
 	a := n.options.Agreement
+	others, later := n.othersRecords(ctx)
+	if errors.Is(seen.unreadable, admission.ErrLater) {
+		later = seen.unreadable
+	}
+	if later != nil { // nobody here can say for how long its clients hold their locks
+		return fmt.Errorf("%w: %w", admission.ErrUnfit, later)
+	}
 	longest := a.Quarantine()
-	for _, r := range append(n.othersRecords(ctx), seen.record) {
+	for _, r := range append(others, seen.record) {
 		if r != nil {
 			longest = max(longest, r.Agreement(a.Deployment).Quarantine())
 		}
@@ -60,20 +68,25 @@ func (n *Node) reset(ctx context.Context) error {
 }
 
 // othersRecords returns the other nodes' records, as far as they can be read: this node, if it has
-// lost its own, may have had the same, and locks of that MaxTTL.
-func (n *Node) othersRecords(ctx context.Context) []*admission.Record {
+// lost its own, may have had the same, and locks of that MaxTTL. later says that a later version wrote one of them.
+func (n *Node) othersRecords(ctx context.Context) (records []*admission.Record, later error) {
 	ctx, cancel := context.WithTimeout(ctx, n.options.ConnectTimeout/2)
 	defer cancel()
 	readers := n.options.Census.readers()
-	records := make([]*admission.Record, len(readers))
+	records, errs := make([]*admission.Record, len(readers)), make([]error, len(readers))
 	var all sync.WaitGroup
 	for i, record := range readers {
 		if i != n.options.Index {
-			all.Go(func() { records[i], _ = record(ctx) })
+			all.Go(func() { records[i], errs[i] = record(ctx) })
 		}
 	}
 	all.Wait()
-	return records
+	for i, err := range errs {
+		if errors.Is(err, admission.ErrLater) {
+			later = laterOn(n.options.Census.names[i], err)
+		}
+	}
+	return records, later
 }
 
 // forget drops what was concluded from the former record, and a failure that would otherwise be

@@ -201,10 +201,10 @@ func (n *Node) completeShard(ctx context.Context, a admission.Agreement, seen *e
 		return e
 	}
 	for _, p := range n.peers(ctx, s) {
+		n.count(&e.Others, a, n.options.Index, p.record, p.err)
 		if p.err != nil {
 			continue
 		}
-		n.count(&e.Others, a, n.options.Index, p.record)
 		e.Shard.Brought = e.Shard.Brought || e.BroughtFrom(a, seen.marker, p.server, p.now)
 	}
 	return e
