@@ -124,7 +124,7 @@ func TestLaterVersionEndsWhatIsHeld(t *testing.T) {
 						t.Errorf("%s still has the lock that was released: %q", s.Addr(), value)
 					}
 				}
-				<-held.Context().Done()
+				locktest.Await(t, "the end of the lock that is held", func() bool { return held.Err() != nil })
 				if err := held.Err(); !errors.Is(err, redlatch.ErrLost) || !saysUpdate(err) {
 					t.Errorf("the lock that is held: %v", err)
 				}
