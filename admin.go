@@ -29,10 +29,10 @@ func (c *Client) Admit(ctx context.Context, address string) error {
 
 // Reset makes one node record the deployment as this client's Config has it: its set of nodes,
 // MaxTTL, NoQuarantine and Durable. It replaces whatever is recorded there, even keys of the
-// deployment that are of another type, except what a later version of Redlatch recorded there or on
-// another node for clients that share no locks with this version: nobody here knows its MaxTTL. From then on the node refuses clients with other settings,
-// with both settings in the error. To change a deployment, reset every node of it; the command
-// redlatch deployment set does.
+// deployment that are of another type. It refuses where a later version of Redlatch, whose locks are
+// not this one's, has recorded the deployment there or on another node: nobody here knows its MaxTTL.
+// From then on the node refuses clients with other settings, with both settings in the error. To change
+// a deployment, reset every node of it; the command redlatch deployment set does.
 //
 // Locks that are held go on until their validity ends: the node extends none. It votes for nobody
 // until the longest MaxTTL and 4 s have passed, be it the new MaxTTL or one that is recorded on a

@@ -212,6 +212,9 @@ func (n *Node) do(args []string) (driver.Reply, error) {
 	case args[0] == "EVAL" && len(args) > 6 && args[6] == script.Admit:
 		n.scripts[script.New(args[1]).SHA] = true
 		return n.admit(args[3:6], args[6:], now), nil
+	case args[0] == "EVAL" && args[2] == "0": // script.Voted
+		n.scripts[script.New(args[1]).SHA] = true
+		return number(1), nil
 	case args[0] == "EVAL" && args[1] == script.Mark.Text:
 		if n.said(args[3]) == "" {
 			n.texts[args[3]] = args[4]

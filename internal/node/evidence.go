@@ -123,23 +123,28 @@ func (n *Node) readEvidence(ctx context.Context) (*evidence, error) {
 	return e, nil
 }
 
-// complete adds to what was seen what else a decision for clients of a needs.
-func (n *Node) complete(ctx context.Context, a admission.Agreement, seen *evidence) admission.Evidence {
+// complete adds to what was seen what else a decision for clients of a needs. The error says why the node could not
+// be asked for it.
+func (n *Node) complete(ctx context.Context, a admission.Agreement, seen *evidence) (admission.Evidence, error) {
 	if seen.shard != nil {
-		return n.completeShard(ctx, a, seen)
+		return n.completeShard(ctx, a, seen), nil
 	}
 	e := seen.of(n.options.Strict)
 	if a.Durable {
 		e.Sync = n.sync(ctx, seen.info)
 	}
 	if !e.NeedsOthers() {
-		return e
+		return e, nil
 	}
 	e.Others = n.others(ctx, a)
-	if !a.NoQuarantine && e.Record == nil {
-		e.Voted = seen.info.droppedScripts() || n.hasScript(ctx)
+	if a.NoQuarantine || e.Record != nil {
+		return e, nil
 	}
-	return e
+	var err error
+	if e.Voted = seen.info.droppedScripts(); !e.Voted {
+		e.Voted, err = n.hasScript(ctx, script.Voted(a.Deployment))
+	}
+	return e, err
 }
 
 // others asks the other nodes for their records.
@@ -239,11 +244,14 @@ func (n *Node) setting(ctx context.Context, name string) (string, error) {
 	return "", nil
 }
 
-// hasScript reports whether the server has the deployment's voting script, by asking for a step
-// that does not exist: on some servers SCRIPT EXISTS is for administrators only.
-func (n *Node) hasScript(ctx context.Context) bool {
-	_, err := n.conn.EvalSHA(ctx, n.voting.SHA, nil, []string{""})
-	return isReply(err) && !isNoScript(err)
+// hasScript reports whether the server has s, by running it, the voting script with a step that does not
+// exist: on some servers SCRIPT EXISTS is for administrators only.
+func (n *Node) hasScript(ctx context.Context, s script.Script) (bool, error) {
+	_, err := n.conn.EvalSHA(ctx, s.SHA, nil, []string{""})
+	if err != nil && !isReply(err) {
+		return false, err
+	}
+	return !isNoScript(err), nil
 }
 
 // lookByCommands looks at a node that forbids scripts. That is enough where nothing must be known

@@ -274,15 +274,25 @@ func (n *Node) Judge(ctx context.Context, x *Examination) {
 }
 
 // statusFor returns what the node's vote is worth to clients of a, by the evidence e; for how long it is
-// StatusWaiting, if that is known; and why it is less than StatusAdmissible.
+// StatusWaiting, if that is known; and why it is less than StatusAdmissible, or is not known.
 func (n *Node) statusFor(ctx context.Context, a admission.Agreement, e *evidence) (s Status, left time.Duration, reason error) {
-	decision := admission.Decide(a, n.complete(ctx, a, e))
+	whole, err := n.complete(ctx, a, e)
+	if err != nil {
+		return StatusUnclear, 0, err
+	}
+	decision := admission.Decide(a, whole)
 	switch decision.Outcome {
 	case admission.Admit:
-		if e.admits(e.expected(a)) && n.hasScript(ctx) {
-			return StatusAdmitted, 0, nil
+		if !e.admits(e.expected(a)) {
+			return StatusAdmissible, 0, nil
 		}
-		return StatusAdmissible, 0, nil
+		switch admitted, err := n.hasScript(ctx, n.voting); {
+		case err != nil:
+			return StatusUnclear, 0, err
+		case !admitted:
+			return StatusAdmissible, 0, nil
+		}
+		return StatusAdmitted, 0, nil
 	case admission.Refuse:
 		return StatusUnfit, 0, decision.Err
 	}

@@ -191,7 +191,10 @@ func (n *Node) inspectOnce(ctx context.Context, vouched bool) error {
 	}
 	a := n.options.Agreement
 	n.link.seen.Store(&sighting{connection: connection, run: seen.run(), history: seen.history(), expected: seen.expected(a)})
-	e := n.complete(ctx, a, seen)
+	e, err := n.complete(ctx, a, seen)
+	if err != nil {
+		return err
+	}
 	e.Vouched = vouched
 	d := admission.Decide(a, e)
 	// rule: agreement
@@ -225,8 +228,8 @@ func seek(ctx context.Context, conn driver.Conn) bool {
 	return ok && seeker.Seek(ctx)
 }
 
-// open admits the server that was looked at. That also loads the voting script. A server that was blank is
-// marked first, and looked at again.
+// open admits the server that was looked at. That also loads the voting script, and before it the one by which
+// clients of any version see that. A server that was blank is marked first, and looked at again.
 func (n *Node) open(ctx context.Context, a admission.Agreement, seen *evidence, void string) error {
 	// rule: admission-compared
 	if !a.NoQuarantine && seen.isBlank() {
@@ -235,6 +238,11 @@ func (n *Node) open(ctx context.Context, a admission.Agreement, seen *evidence, 
 			return err
 		}
 		return errChanged
+	}
+	if seen.shard == nil {
+		if _, err := eval(ctx, n.conn, script.Voted(a.Deployment).Text, nil, nil); err != nil {
+			return err
+		}
 	}
 	r := a.Record(seen.server())
 	r.Void = void

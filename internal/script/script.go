@@ -211,9 +211,15 @@ var (
 	Shard = New(lookedLua + shardLua)
 )
 
+// Voted is loaded on a server before a client of the deployment admits it, whatever that client's version: its text must
+// never change. A server that knows it may have voted in its present run.
+func Voted(deployment string) Script {
+	return New(fmt.Sprintf("-- redlatch deployment %s\nreturn 1\n", deployment))
+}
+
 // Voting composes the voting script of a deployment, whose name consists of letters, digits, dots
-// and dashes. A node that knows the script was admitted by a client of that deployment in its
-// present run.
+// and dashes. A node that knows the script was admitted by a client of that deployment and version in
+// its present run.
 func Voting(deployment string) Script { return voting(deployment, fresh, fresh) }
 
 // ClusterVoting is Voting for the masters of a Cluster.
