@@ -73,7 +73,7 @@ type Evidence struct {
 	Record *Record
 	// Note is the text of its quarantine's note, "" for none.
 	Note string
-	// Voted: this run has the script that is loaded before an admission, so it may have voted; or it has dropped
+	// Voted: this run has a script that an admission loads, so it may have voted; or it has dropped
 	// scripts, and may have had that one.
 	Voted bool
 	// Others are the records of the other nodes, read where NeedsOthers says so.

@@ -140,11 +140,17 @@ func (n *Node) complete(ctx context.Context, a admission.Agreement, seen *eviden
 	if a.NoQuarantine || e.Record != nil {
 		return e, nil
 	}
-	var err error
-	if e.Voted = seen.info.droppedScripts(); !e.Voted {
-		e.Voted, err = n.hasScript(ctx, script.Voted(a.Deployment))
+	e.Voted = seen.info.droppedScripts()
+	for _, s := range []script.Script{n.voting, script.Voted(a.Deployment)} {
+		if e.Voted {
+			break
+		}
+		var err error
+		if e.Voted, err = n.hasScript(ctx, s); err != nil {
+			return e, err
+		}
 	}
-	return e, err
+	return e, nil
 }
 
 // others asks the other nodes for their records.

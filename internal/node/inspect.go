@@ -228,7 +228,7 @@ func seek(ctx context.Context, conn driver.Conn) bool {
 	return ok && seeker.Seek(ctx)
 }
 
-// open admits the server that was looked at. That also loads the voting script, and before it the one by which
+// open admits the server that was looked at. That also loads the voting script, and then the one by which
 // clients of any version see that. A server that was blank is marked first, and looked at again.
 func (n *Node) open(ctx context.Context, a admission.Agreement, seen *evidence, void string) error {
 	// rule: admission-compared
@@ -238,11 +238,6 @@ func (n *Node) open(ctx context.Context, a admission.Agreement, seen *evidence, 
 			return err
 		}
 		return errChanged
-	}
-	if seen.shard == nil {
-		if _, err := eval(ctx, n.conn, script.Voted(a.Deployment).Text, nil, nil); err != nil {
-			return err
-		}
 	}
 	r := a.Record(seen.server())
 	r.Void = void
@@ -263,6 +258,12 @@ func (n *Node) open(ctx context.Context, a admission.Agreement, seen *evidence, 
 		return errChanged
 	case reply.Int != 1:
 		return &admission.WaitError{Reason: "it restarted or lost its role while it was being admitted"}
+	}
+	if seen.shard == nil {
+		// Not before: a client that came meanwhile would take the server for one that has lost its record.
+		if _, err := eval(ctx, n.conn, script.Voted(a.Deployment).Text, nil, nil); err != nil {
+			return err
+		}
 	}
 	if n.noteVote() {
 		return nil

@@ -211,8 +211,8 @@ var (
 	Shard = New(lookedLua + shardLua)
 )
 
-// Voted is loaded on a server before a client of the deployment admits it, whatever that client's version: its text must
-// never change. A server that knows it may have voted in its present run.
+// Voted is loaded on a server when a client of the deployment has admitted it, whatever that client's version: its text
+// must never change. A server that knows it may have voted in its present run.
 func Voted(deployment string) Script {
 	return New(fmt.Sprintf("-- redlatch deployment %s\nreturn 1\n", deployment))
 }

@@ -20,7 +20,7 @@ func TestKeysDeletedAfterVotesOfAnotherVersion(t *testing.T) {
 		const ttl = time.Second
 		config := locktest.WithMaxTTL(locktest.WithQuarantine(server.URL()), ttl)
 		awaitUptime(t, server, ttl+4*time.Second)
-		locktest.Do(t, server, "EVAL", script.Voted(config.Deployment).Text, "0") // as an admission by any version does
+		locktest.Do(t, server, "EVAL", script.Voted(config.Deployment).Text, "0") // as after an admission by any version
 		lock, err := locktest.AwaitAnswer(t, locktest.Open(t, config), "x")
 		if err == nil {
 			t.Errorf("it was granted at once, with token %d", lock.Token())
@@ -37,6 +37,7 @@ func TestNoAnswerWhetherTheServerHasVoted(t *testing.T) {
 		config := locktest.WithMaxTTL(locktest.WithQuarantine(server.URL()), ttl)
 		awaitUptime(t, server, ttl+4*time.Second)
 		held := locktest.TryLock(t, locktest.Open(t, config), "x", redlatch.WithoutRenewal())
+		locktest.Do(t, server, "EVALSHA", script.Voted(config.Deployment).SHA, "0") // clients of other versions see it, too
 		deleteAll(t, server)
 		proxy := redistest.NewProxy(t, server.Addr())
 		var asked atomic.Int64
