@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -157,10 +158,20 @@ func (c *chain) check(err error) {
 	}
 }
 
+// cutOff returns a client whose connections end with one command in three, before or after it is executed.
+func (c *chain) cutOff() *redlatch.Client {
+	proxy := redistest.NewProxy(c.T, c.server.Addr())
+	base, commands := c.rng.Uint64(), atomic.Uint64{}
+	proxy.OnCommand(func(redistest.Command) redistest.Action {
+		return []redistest.Action{redistest.CutBefore, redistest.CutAfter, redistest.Pass, redistest.Pass, redistest.Pass, redistest.Pass}[rand.New(rand.NewPCG(base, commands.Add(1))).IntN(6)]
+	})
+	return locktest.Open(c.T, locktest.Through(c.config, "redis://"+proxy.Addr()))
+}
+
 // goesToNobodyElse has others ask for the lock until one gets it: not before held is over, and with a greater token.
 func (c *chain) goesToNobodyElse(held *redlatch.Lock) {
 	c.Helper()
-	clients := []*redlatch.Client{c.idle, locktest.Open(c.T, c.config)}
+	clients := []*redlatch.Client{c.idle, locktest.Open(c.T, c.config), c.cutOff()}
 	var next *redlatch.Lock
 	locktest.Await(c.T, "another client gets the lock", func() bool {
 		for _, client := range clients {
