@@ -376,6 +376,17 @@ func TestExamineUnreachableNodes(t *testing.T) {
 		}
 	}
 
+	// The connection ends amid the look, at whether the server has a script.
+	proxies[2].OnCommand(func(c redistest.Command) redistest.Action {
+		if c.Name() == "EVALSHA" && len(c.Args) == 4 {
+			return redistest.CutAfter
+		}
+		return redistest.Pass
+	})
+	if node := locktest.Examine(t, locktest.WithQuarantine("redis://default:secret@"+proxies[2].Addr()))[0]; node.Err == nil || node.Status != doctor.StatusUnclear {
+		t.Errorf("cut off: %v because of %v", node.Status, node.Err)
+	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	reports, err := doctor.Examine(ctx, c)

@@ -267,7 +267,9 @@ func (n *Node) Judge(ctx context.Context, x *Examination) {
 		return
 	}
 	a := n.options.Agreement
-	x.Status, x.Left, x.Reason = n.statusFor(ctx, a, &x.evidence)
+	if x.Status, x.Left, x.Reason = n.statusFor(ctx, a, &x.evidence); x.Status == StatusUnclear {
+		x.Err = x.Reason
+	}
 	if other, ok := errors.AsType[*admission.DisagreementError](x.Reason); ok && !slices.Equal(other.Recorded.Nodes, a.Nodes) {
 		x.OtherSet = other.Recorded.Nodes
 	}
