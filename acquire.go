@@ -27,7 +27,7 @@ import (
 // ErrHeld, ErrNoQuorum, ErrNotAdmitted or ErrOverloaded; errors.As finds a *QuorumError with each
 // node's answer. Errors that waiting cannot cure are returned at once: ErrRefused, ErrInvalid,
 // ErrClosed. After any error nothing is held, and the client is removing what a failed try may have
-// left on a node. Until that is removed, a further try, of whichever client, may be told ErrHeld by it.
+// left on a node. Until that is removed, a further try, also of another client, may fail with ErrHeld by it.
 func (c *Client) Lock(ctx context.Context, name string, options ...Option) (*Lock, error) {
 	return c.lock(ctx, detached, name, true, options)
 }

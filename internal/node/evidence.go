@@ -140,17 +140,15 @@ func (n *Node) complete(ctx context.Context, a admission.Agreement, seen *eviden
 	if a.NoQuarantine || e.Record != nil {
 		return e, nil
 	}
-	e.Voted = seen.info.droppedScripts()
-	for _, s := range []script.Script{n.voting, script.Voted(a.Deployment)} {
-		if e.Voted {
-			break
-		}
-		var err error
-		if e.Voted, err = n.hasScript(ctx, s); err != nil {
-			return e, err
-		}
+	if e.Voted = seen.info.droppedScripts(); e.Voted {
+		return e, nil
 	}
-	return e, nil
+	voted, err := n.hasScript(ctx, n.voting)
+	if !voted && err == nil {
+		voted, err = n.hasScript(ctx, script.Voted(a.Deployment))
+	}
+	e.Voted = voted
+	return e, err
 }
 
 // others asks the other nodes for their records.

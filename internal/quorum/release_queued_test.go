@@ -220,7 +220,7 @@ func TestReleaseToQueueWhileStepsAreUnderWay(t *testing.T) {
 	}
 }
 
-// stalledClock is a clock that stalls whoever reads it, for as long as stall says.
+// stalledClock is a clock whose readers stall for as long as stall says.
 type stalledClock struct {
 	*bubbleClock
 	stall atomic.Int64

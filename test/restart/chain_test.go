@@ -158,12 +158,18 @@ func (c *chain) check(err error) {
 	}
 }
 
-// cutOff returns a client whose connections end with one command in three, before or after it is executed.
+// cutOff returns a client whose connection is cut at one command in three, before or after that is executed.
 func (c *chain) cutOff() *redlatch.Client {
 	proxy := redistest.NewProxy(c.T, c.server.Addr())
 	base, commands := c.rng.Uint64(), atomic.Uint64{}
 	proxy.OnCommand(func(redistest.Command) redistest.Action {
-		return []redistest.Action{redistest.CutBefore, redistest.CutAfter, redistest.Pass, redistest.Pass, redistest.Pass, redistest.Pass}[rand.New(rand.NewPCG(base, commands.Add(1))).IntN(6)]
+		switch rand.New(rand.NewPCG(base, commands.Add(1))).IntN(6) {
+		case 0:
+			return redistest.CutBefore
+		case 1:
+			return redistest.CutAfter
+		}
+		return redistest.Pass
 	})
 	return locktest.Open(c.T, locktest.Through(c.config, "redis://"+proxy.Addr()))
 }

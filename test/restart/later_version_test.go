@@ -67,9 +67,7 @@ func TestLaterVersionRefusesEveryCall(t *testing.T) {
 				servers := redistest.Nodes(t, n, redistest.Options{Binary: binary})
 				conf := locktest.WithMaxTTL(locktest.WithQuarantine(redistest.URLs(servers)...), locktest.Patience)
 				there := locktest.Open(t, conf)
-				for i := range servers {
-					locktest.Vouch(t, there, fmt.Sprint("n", i))
-				}
+				locktest.Vouch(t, there, conf.Nodes...)
 				locktest.Unlock(t, locktest.TryLock(t, there, "x"))
 				raise(t, conf.Deployment, servers...)
 				before := contents(t, servers)
@@ -105,9 +103,7 @@ func TestLaterVersionEndsWhatIsHeld(t *testing.T) {
 				servers := redistest.Nodes(t, n, redistest.Options{Binary: binary})
 				conf := locktest.WithQuarantine(redistest.URLs(servers)...)
 				client, waiter := locktest.Open(t, conf), locktest.Open(t, conf)
-				for i := range servers {
-					locktest.Vouch(t, client, fmt.Sprint("n", i))
-				}
+				locktest.Vouch(t, client, conf.Nodes...)
 				released := locktest.TryLock(t, client, "released")
 				held := locktest.TryLock(t, client, "held")
 				waited := make(chan error, 1)
