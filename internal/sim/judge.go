@@ -237,8 +237,8 @@ func (h *Holding) Lost() {
 	if lost && !h.ranOut && !h.runOut() {
 		j.losses++
 	}
-	// It may run out while the call stands still that gives it up.
-	stalled := time.Duration(j.world.stalledUntil.Load()) > h.endedAt
+	// It may run out while the call stands still that gives it up, or that tells so.
+	stalled := time.Duration(j.world.stalledUntil.Load()) >= h.endedAt
 	if !lost && !h.ranOut && (h.ended && !stalled || !h.runOut()) {
 		j.condemn("a loss is true: %s is told that it lost %s, which a quorum of nodes had all the time", h.label, h.name)
 	}
