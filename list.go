@@ -253,7 +253,7 @@ func browse(ctx context.Context, config Config, name *string, look func(context.
 	for i, e := range endpoints {
 		answers[i].Node, answers[i].Err = e.name, listing.ErrNotInTime // until it has answered
 		go func() {
-			conn, err := e.dialToBrowse(ctx, thorough)
+			conn, err := e.dialToBrowse(ctx, config.Deployment, thorough)
 			if err != nil {
 				results <- result{i: i, err: err}
 				return
@@ -302,8 +302,9 @@ func browse(ctx context.Context, config Config, name *string, look func(context.
 
 // dialToBrowse connects to the node at e, to list all its locks or to look up one name. The locks
 // of a Cluster cannot all be listed, as each of its masters has some of them. A replica is refused, and
-// what is no server by itself. Why there is no connection is known before the first answer is due.
-func (e endpoint) dialToBrowse(ctx context.Context, all bool) (driver.Batcher, error) {
+// what is no server by itself or has a later version's deployment. Why there is no connection is known
+// before the first answer is due.
+func (e endpoint) dialToBrowse(ctx context.Context, deployment string, all bool) (driver.Batcher, error) {
 	e.options.ConnectTimeout = listing.AnswerTime
 	switch {
 	case e.cluster && all:
@@ -315,7 +316,10 @@ func (e endpoint) dialToBrowse(ctx context.Context, all bool) (driver.Batcher, e
 	if err != nil {
 		return nil, err
 	}
-	if err := listing.CheckServer(ctx, conn); err != nil {
+	if err = listing.CheckServer(ctx, conn); err == nil {
+		err = listing.CheckRecord(ctx, conn, deployment)
+	}
+	if err != nil {
 		conn.Close()
 		return nil, err
 	}

@@ -3,10 +3,12 @@ package listing
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/script"
@@ -19,6 +21,8 @@ const (
 	pageOfKeys = 500
 	// maxID bounds a holder id of any kind, in bytes, that is listed.
 	maxID = 512
+	// maxRecord bounds the record of a deployment, in bytes.
+	maxRecord = 1 << 16
 	// longestQueue bounds how many waiters are listed.
 	longestQueue = 1000
 	// AnswerTime is how long one answer is waited for.
@@ -36,8 +40,11 @@ type place struct {
 	key, queue string
 }
 
-// queueKey is the place of the queue among node.SideKeys.
-const queueKey = 2
+// queueKey is the place of the queue among node.SideKeys, and recordKey that of the record among node.DeploymentKeys.
+const (
+	queueKey  = 2
+	recordKey = 1
+)
 
 func (l Locks) place(name string) place {
 	key := l.key(name)
@@ -72,6 +79,23 @@ func CheckServer(ctx context.Context, conn driver.Batcher) error {
 		return err
 	}
 	return node.CheckAlone(replies[0].Text + replies[1].Text)
+}
+
+// CheckRecord returns an error where a later version has recorded the deployment, whose locks may be kept
+// under other keys. Of a server that does not tell, it returns nil.
+func CheckRecord(ctx context.Context, conn driver.Batcher, deployment string) error {
+	key := node.DeploymentKeys(deployment)[recordKey]
+	replies, err := ask(ctx, conn, []string{"GETRANGE", key, "0", strconv.Itoa(maxRecord)})
+	if _, ok := errors.AsType[*driver.ServerError](err); ok {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := admission.ParseRecord(key, replies[0].Text); errors.Is(err, admission.ErrLater) {
+		return fmt.Errorf("%w: %w", admission.ErrUnfit, err)
+	}
+	return nil
 }
 
 // All returns the locks and the permits whose names match the pattern. It reads all keys with SCAN, in

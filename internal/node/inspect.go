@@ -186,8 +186,13 @@ func (n *Node) inspectOnce(ctx context.Context, vouched bool) error {
 		}
 		return err
 	}
+	refuse := func(why error) error {
+		err := fmt.Errorf("%w: %w", admission.ErrUnfit, why)
+		n.link.seen.Store(&sighting{connection: connection, run: seen.run(), history: seen.history(), refusal: err})
+		return err
+	}
 	if seen.unreadable != nil {
-		return fmt.Errorf("%w: %w", admission.ErrUnfit, seen.unreadable)
+		return refuse(seen.unreadable)
 	}
 	a := n.options.Agreement
 	n.link.seen.Store(&sighting{connection: connection, run: seen.run(), history: seen.history(), expected: seen.expected(a)})
@@ -216,9 +221,7 @@ func (n *Node) inspectOnce(ctx context.Context, vouched bool) error {
 	case admission.Wait:
 		return d.Err
 	default:
-		err := fmt.Errorf("%w: %w", admission.ErrUnfit, d.Err)
-		n.link.seen.Store(&sighting{connection: connection, run: seen.run(), history: seen.history(), refusal: err})
-		return err
+		return refuse(d.Err)
 	}
 }
 

@@ -2,11 +2,13 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/vote"
@@ -80,6 +82,9 @@ func (n *Node) values(ctx context.Context, watch bool, keys ...string) (values [
 		seen, err := n.ready(ctx, n.inFlight, n.options.Patience)
 		if err != nil {
 			return driver.Reply{}, err
+		}
+		if errors.Is(seen.refusal, admission.ErrLater) { // whose keys may be others
+			return driver.Reply{}, n.ended(ctx, n.inFlight, n.inFlight.votes, seen.refusal)
 		}
 		var reply driver.Reply
 		if l, ok := n.conn.(driver.Watcher); ok && watch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -37,24 +38,44 @@ func saysUpdate(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "update this client") && !strings.Contains(err.Error(), "deployment set")
 }
 
-// calls are all calls that ask for votes, or would change what a node has recorded.
+// calls are all calls that ask for votes, would change what a node has recorded, or say who has a lock.
 func calls(client *redlatch.Client) map[string]func(context.Context) error {
 	nothing := func(context.Context) error { return nil }
 	shot := oneshot.New(client)
 	return map[string]func(context.Context) error{
-		"TryLock":  func(ctx context.Context) error { return errorOf(client.TryLock(ctx, "x")) },
-		"Lock":     func(ctx context.Context) error { return errorOf(client.Lock(ctx, "x")) },
-		"RLock":    func(ctx context.Context) error { return errorOf(client.RLock(ctx, "x")) },
-		"Acquire":  func(ctx context.Context) error { return errorOf(client.Acquire(ctx, "x", 2)) },
-		"LockAll":  func(ctx context.Context) error { return errorOf(client.LockAll(ctx, []string{"x", "y"})) },
-		"TryDo":    func(ctx context.Context) error { return client.TryDo(ctx, "x", nothing) },
-		"Do":       func(ctx context.Context) error { return client.Do(ctx, "x", nothing) },
-		"Campaign": func(ctx context.Context) error { return client.Campaign(ctx, "x", nothing) },
-		"Admit":    func(ctx context.Context) error { return client.Admit(ctx, "n0") },
-		"Reset":    func(ctx context.Context) error { return client.Reset(ctx, "n0") },
-		"Take":     func(ctx context.Context) error { return errorOf(shot.Take(ctx, "x", "me", time.Second)) },
-		"Extend":   func(ctx context.Context) error { return errorOf(shot.Extend(ctx, "x", "me", time.Second)) },
+		"TryLock":        func(ctx context.Context) error { return errorOf(client.TryLock(ctx, "x")) },
+		"Lock":           func(ctx context.Context) error { return errorOf(client.Lock(ctx, "x")) },
+		"RLock":          func(ctx context.Context) error { return errorOf(client.RLock(ctx, "x")) },
+		"Acquire":        func(ctx context.Context) error { return errorOf(client.Acquire(ctx, "x", 2)) },
+		"LockAll":        func(ctx context.Context) error { return errorOf(client.LockAll(ctx, []string{"x", "y"})) },
+		"TryDo":          func(ctx context.Context) error { return client.TryDo(ctx, "x", nothing) },
+		"Do":             func(ctx context.Context) error { return client.Do(ctx, "x", nothing) },
+		"Campaign":       func(ctx context.Context) error { return client.Campaign(ctx, "x", nothing) },
+		"Admit":          func(ctx context.Context) error { return client.Admit(ctx, "n0") },
+		"Reset":          func(ctx context.Context) error { return client.Reset(ctx, "n0") },
+		"Take":           func(ctx context.Context) error { return errorOf(shot.Take(ctx, "x", "me", time.Second)) },
+		"Extend":         func(ctx context.Context) error { return errorOf(shot.Extend(ctx, "x", "me", time.Second)) },
+		"Inspect":        func(ctx context.Context) error { return errorOf(shot.Inspect(ctx, "x")) },
+		"Observe":        func(ctx context.Context) error { return firstError(client.Observe(ctx, "x")) },
+		"ObservePermits": func(ctx context.Context) error { return firstError(client.ObservePermits(ctx, "x")) },
+		"Waiters":        func(ctx context.Context) error { return errorOf(client.Waiters(ctx, "x")) },
+		"List": func(ctx context.Context) error {
+			_, _, err := client.List(ctx, "*")
+			return err
+		},
+		"Permits": func(ctx context.Context) error {
+			_, _, err := client.Permits(ctx, "x")
+			return err
+		},
 	}
+}
+
+// firstError returns the error of what a range yields first.
+func firstError[T any](observed iter.Seq2[T, error]) error {
+	for _, err := range observed {
+		return err
+	}
+	return errors.New("nothing was observed")
 }
 
 // A client that meets a later version's record is told to be updated, whatever it calls, and writes nothing.
