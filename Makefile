@@ -175,7 +175,7 @@ PROCESSES ?=
 sim-once: ## the simulation at its full size, which is too slow for the race detector; WORLDS=640
 	GOMAXPROCS=$(PROCESSES) go test -count=1 -timeout 1h -run 'TestSim' -v ./internal/sim -sim.count=$(WORLDS)
 
-storm: ## a Cluster and Sentinels under faults, and their locks, which is too much for the race detector; 40 chains of events at a server
+storm: ## a Cluster and Sentinels under faults, and their locks, which is too much for the race detector; 40 chains of events at one server or three
 	go test -count=1 -p 2 -timeout 1h -run Storm ./test/topology ./goredis
 	go test -count=1 -timeout 1h -run Chains ./test/restart -chains=40
 

@@ -2,8 +2,10 @@ package restart
 
 import (
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,12 +15,13 @@ import (
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/seed"
+	"github.com/redlatch/redlatch/internal/storm"
 )
 
 var chains = flag.Int("chains", 4, "how many chains of events TestChainsOfEvents runs, beside each other")
 
-// What happens to a server comes in chains: its statistics are reset, then it is a replica for a while, then it loses
-// its keys. After any of them a lock that it forgot goes to nobody else while it is held, and its token is not given again.
+// What happens to servers comes in chains: the statistics of one are reset, then it is a replica for a while, then it loses
+// its keys. After any of them a lock that was forgotten goes to nobody else while it is held, and its token is not given again.
 func TestChainsOfEvents(t *testing.T) {
 	t.Parallel()
 	base, flavors := seed.Of(t), redistest.Flavors()
@@ -26,18 +29,31 @@ func TestChainsOfEvents(t *testing.T) {
 		binary := flavors[i%len(flavors)]
 		t.Run("", func(t *testing.T) {
 			t.Parallel()
-			c := newChain(t, binary, rand.New(rand.NewPCG(base, uint64(i))))
+			rng, nodes := rand.New(rand.NewPCG(base, uint64(i))), 1
+			if rng.IntN(3) == 0 {
+				nodes = 3
+			}
+			c := newChain(t, binary, nodes, rng)
 			for range 1 + c.rng.IntN(3) {
-				c.happens(c.any)
+				c.happens(c.before)
+			}
+			var renewed []redlatch.Option
+			if nodes > 1 || c.rng.IntN(2) == 0 { // renewed, it may stay on a majority for ever
+				renewed = append(renewed, redlatch.WithoutRenewal())
 			}
 			var held *redlatch.Lock
 			locktest.Await(t, "a lock is acquired", func() bool {
 				var err error
-				held, err = c.client.TryLock(t.Context(), "name", redlatch.WithoutRenewal())
+				held, err = c.client.TryLock(t.Context(), "name", renewed...)
 				return err == nil
 			})
 			c.happened = append(c.happened, "a lock")
-			c.happens(c.losses)
+			if c.rng.IntN(2) == 0 {
+				c.asks(held)
+			}
+			for range 1 + nodes/2 {
+				c.happens(c.losses)
+			}
 			if c.rng.IntN(2) == 0 {
 				c.happens(c.any)
 			}
@@ -46,16 +62,27 @@ func TestChainsOfEvents(t *testing.T) {
 	}
 }
 
-// chain is what happens to one server. Its clients are that of the holder, and one that is idle all the time.
+// chain is what happens to the nodes of a deployment. Its clients are that of the holder, and one that is idle all the time.
 type chain struct {
 	*testing.T
-	rng           *rand.Rand
+	rng          *rand.Rand
+	nodes        []*chainNode
+	*chainNode   // to which the present event happens
+	config       redlatch.Config
+	client, idle *redlatch.Client
+	losses, any  []event
+	before       []event // what may happen while nobody has the lock
+	happened     []string
+	asked        <-chan struct{} // closed when meanwhile is set; nil if nobody asks
+	meanwhile    *handOver       // the lock of the client that asked while things happened
+}
+
+// chainNode is a node's server, and another one that follows it, or that it follows.
+type chainNode struct {
+	name          string
 	server, other *redistest.Server
-	config        redlatch.Config
-	client, idle  *redlatch.Client
 	old           string // a copy of the server's data, in which a lock was released
-	losses, any   []event
-	happened      []string
+	databases     int    // how many of its databases were used up
 }
 
 // event is something that happens to the server.
@@ -64,86 +91,47 @@ type event struct {
 	do   func()
 }
 
-// newChain starts a server that has voted and has been up for longer than its quarantine, and another one that was
-// its replica and has its data of that time.
-func newChain(t *testing.T, binary string, rng *rand.Rand) *chain {
+// newChain starts servers that have voted and have been up for longer than their quarantine, and for each another one
+// that was its replica and has its data of that time.
+func newChain(t *testing.T, binary string, nodes int, rng *rand.Rand) *chain {
 	// It soon forgets that it was promoted.
-	options := redistest.Options{Binary: binary, Args: []string{"--repl-backlog-ttl", "1"}}
-	c := &chain{T: t, rng: rng, server: redistest.New(t, options), other: redistest.New(t, options), old: filepath.Join(t.TempDir(), "old")}
-	const ttl = 4 * time.Second
-	c.config = locktest.WithMaxTTL(locktest.WithQuarantine(c.server.URL()), ttl)
+	options := redistest.Options{Binary: binary, Args: []string{"--repl-backlog-ttl", "1", "--enable-debug-command", "yes"}}
+	c := &chain{T: t, rng: rng}
+	var urls []string
+	for i := range nodes {
+		n := &chainNode{name: fmt.Sprintf("n%d", i), old: filepath.Join(t.TempDir(), "old")}
+		n.server, n.other = redistest.New(t, options), redistest.New(t, options)
+		c.nodes, urls = append(c.nodes, n), append(urls, n.server.URL())
+	}
+	c.config = locktest.WithMaxTTL(locktest.WithQuarantine(urls...), chainTTL)
 	c.client, c.idle = locktest.Open(t, c.config), locktest.Open(t, c.config)
-	locktest.Vouch(t, c.client, "n0")
+	for _, n := range c.nodes {
+		locktest.Vouch(t, c.client, n.name)
+	}
 	for _, client := range []*redlatch.Client{c.client, c.idle} {
 		locktest.Unlock(t, locktest.TryLock(t, client, "used"))
 	}
-	c.redis("SAVE")
-	if err := c.server.CopyData(c.old); err != nil {
-		t.Fatal(err)
+	for _, c.chainNode = range c.nodes {
+		c.redis("SAVE")
+		c.check(c.server.CopyData(c.old))
+		c.replicate()
 	}
-	c.replicate()
-	awaitUptime(t, c.server, ttl+4*time.Second)
+	for _, n := range c.nodes {
+		awaitUptime(t, n.server, chainTTL+4*time.Second)
+	}
 
-	reset := func(maxTTLs ...time.Duration) func() {
-		return func() {
-			for _, maxTTL := range maxTTLs {
-				config := c.config
-				config.MaxTTL, config.TTL = maxTTL, min(maxTTL, ttl)
-				if err := locktest.Open(t, config).Reset(t.Context(), "n0"); err != nil {
-					t.Log(err) // it may be a replica's, or meet another event's changes
-				}
-			}
-		}
-	}
-	c.losses = []event{
-		{"restart, empty", func() { c.check(c.server.RestartEmpty(t.Context())) }},
-		{"restart, with old data", func() { c.check(c.server.RestartWith(t.Context(), c.old)) }},
-		{"FLUSHALL", func() { c.redis("FLUSHALL") }},
-		{"FLUSHDB", func() { c.redis("FLUSHDB") }},
-		{"SCRIPT FLUSH, FLUSHALL, RESETSTAT", func() { c.redis("SCRIPT", "FLUSH"); c.redis("FLUSHALL"); c.redis("CONFIG", "RESETSTAT") }},
-		{"DEL of all keys", func() { deleteAll(t, c.server) }},
-		{"SWAPDB", func() { c.redis("SWAPDB", "0", "1") }},
-		{"failback", c.failback},
-		{"failback, RESETSTAT", func() { c.failback(); c.redis("CONFIG", "RESETSTAT") }},
-		{"failback, RESETSTAT, forgotten", func() { c.failback(); c.redis("CONFIG", "RESETSTAT"); awaitForgotten(t, c.server) }},
-	}
-	c.any = append([]event{
-		{"RESETSTAT", func() { c.redis("CONFIG", "RESETSTAT") }},
-		{"SCRIPT FLUSH", func() { c.redis("SCRIPT", "FLUSH") }},
-		{"SWAPDB of others", func() { c.redis("SWAPDB", "2", "3") }},
-		{"a replica comes and goes", c.replicate},
-		{"DEL of the admission", func() { c.redis("DEL", "redlatch:{"+c.config.Deployment+"}:admitted") }},
-		{"reset to the same", reset(ttl)},
-		{"reset to longer and back", reset(2*ttl, ttl)},
-		{"reset to shorter and back", reset(ttl/4, ttl)},
-		{"another lock", func() {
-			if lock, err := c.client.TryLock(t.Context(), "used"); err == nil {
-				_ = lock.Unlock(t.Context()) // what it returns depends on the other events
-			}
-		}},
-	}, c.losses...)
+	c.losses = c.whatLoses()
+	c.any = slices.Concat(c.losses, c.whatOperatorsDo(), c.whatServersDo())
+	c.before = append(slices.Clone(c.any), event{"admit", func() { c.note(c.client.Admit(t.Context(), c.name)) }})
 	return c
 }
 
-// happens has one of the events happen.
+// happens has one of the events happen to one of the nodes.
 func (c *chain) happens(events []event) {
 	e := events[c.rng.IntN(len(events))]
-	c.happened = append(c.happened, e.name)
+	c.chainNode = c.nodes[c.rng.IntN(len(c.nodes))]
+	c.happened = append(c.happened, c.name+": "+e.name)
 	e.do()
-}
-
-// replicate makes the other one a replica of the server, and a master again that has data of its own: neither can then
-// follow the other without taking over all its data.
-func (c *chain) replicate() {
-	follow(c.T, c.other, c.server)
-	locktest.Do(c.T, c.other, "REPLICAOF", "NO", "ONE")
-	locktest.Do(c.T, c.other, "SET", "diverged", "1")
-}
-
-// failback makes the server follow the other one, whose data is old, and makes it a master again.
-func (c *chain) failback() {
-	follow(c.T, c.server, c.other)
-	c.redis("REPLICAOF", "NO", "ONE")
 }
 
 func (c *chain) redis(args ...string) any {
@@ -160,42 +148,88 @@ func (c *chain) check(err error) {
 
 // cutOff returns a client whose connection is cut at one command in three, before or after that is executed.
 func (c *chain) cutOff() *redlatch.Client {
-	proxy := redistest.NewProxy(c.T, c.server.Addr())
-	base, commands := c.rng.Uint64(), atomic.Uint64{}
-	proxy.OnCommand(func(redistest.Command) redistest.Action {
-		switch rand.New(rand.NewPCG(base, commands.Add(1))).IntN(6) {
-		case 0:
-			return redistest.CutBefore
-		case 1:
-			return redistest.CutAfter
+	var urls []string
+	for _, n := range c.nodes {
+		proxy := redistest.NewProxy(c.T, n.server.Addr())
+		urls = append(urls, "redis://"+proxy.Addr())
+		base, commands := c.rng.Uint64(), atomic.Uint64{}
+		proxy.OnCommand(func(redistest.Command) redistest.Action {
+			switch rand.New(rand.NewPCG(base, commands.Add(1))).IntN(6) {
+			case 0:
+				return redistest.CutBefore
+			case 1:
+				return redistest.CutAfter
+			}
+			return redistest.Pass
+		})
+	}
+	return locktest.Open(c.T, locktest.Through(c.config, urls...))
+}
+
+// asks has another client ask for the lock, again and again while things happen, until it gets it.
+func (c *chain) asks(held *redlatch.Lock) {
+	client, over := locktest.Open(c.T, c.config), make(chan struct{})
+	go func() {
+		defer close(over)
+		for c.Context().Err() == nil {
+			if c.meanwhile = c.tries(client, held); c.meanwhile != nil {
+				return
+			}
+			storm.Rest(c.Context(), time.Millisecond)
 		}
-		return redistest.Pass
-	})
-	return locktest.Open(c.T, locktest.Through(c.config, "redis://"+proxy.Addr()))
+	}()
+	c.asked = over
+}
+
+// handOver is the lock that another client got after held.
+type handOver struct {
+	at    time.Time
+	token uint64
+	left  time.Duration // of the former holder's time
+}
+
+// tries has the client try once, and returns nil if it does not get the lock.
+func (c *chain) tries(client *redlatch.Client, held *redlatch.Lock) *handOver {
+	lock, err := client.TryLock(c.Context(), held.Name())
+	if err != nil {
+		return nil
+	}
+	h := &handOver{at: time.Now(), token: lock.Token()}
+	if held.Err() == nil {
+		h.left = time.Until(held.Until())
+	}
+	_ = lock.Unlock(c.Context()) // what it returns depends on the events
+	return h
 }
 
 // goesToNobodyElse has others ask for the lock until one gets it: not before held is over, and with a greater token.
 func (c *chain) goesToNobodyElse(held *redlatch.Lock) {
 	c.Helper()
 	clients := []*redlatch.Client{c.idle, locktest.Open(c.T, c.config), c.cutOff()}
-	var next *redlatch.Lock
+	var next *handOver
 	locktest.Await(c.T, "another client gets the lock", func() bool {
 		for _, client := range clients {
-			lock, err := client.TryLock(c.Context(), held.Name())
-			if err == nil {
-				next = lock
+			if next = c.tries(client, held); next != nil {
 				return true
 			}
 		}
 		return false
 	})
+	hands, last := []*handOver{next}, held.Token()
+	if c.asked != nil {
+		<-c.asked
+		hands = append(hands, c.meanwhile)
+	}
+	slices.SortFunc(hands, func(a, b *handOver) int { return a.at.Compare(b.at) })
 	what := strings.Join(c.happened, "; ")
-	if held.Err() == nil {
-		c.Errorf("after %s: two holders, the first for another %v", what, time.Until(held.Until()))
+	for _, h := range hands {
+		if h.left > 0 {
+			c.Errorf("after %s: two holders, the first for another %v", what, h.left)
+		}
+		if h.token <= last {
+			c.Errorf("after %s: token %d after %d", what, h.token, last)
+		}
+		last = h.token
 	}
-	if next.Token() <= held.Token() {
-		c.Errorf("after %s: token %d after %d", what, next.Token(), held.Token())
-	}
-	locktest.Unlock(c.T, next)
 	c.Log(what)
 }
