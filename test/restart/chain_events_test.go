@@ -149,18 +149,10 @@ func (c *chain) lockAnother() {
 func (c *chain) rewrite() {
 	c.redis("CONFIG", "SET", "appendonly", "yes")
 	c.redis("CONFIG", "REWRITE")
-	c.awaitFile()
+	awaitFile(c.T, c.server)
 	c.redis("BGREWRITEAOF")
-	c.awaitFile() // the process that writes it may have the server's port for a moment
+	awaitFile(c.T, c.server) // the process that writes it may have the server's port for a moment
 	locktest.KillAndRestart(c.T, c.server)
-}
-
-// awaitFile waits until the append-only file is written.
-func (c *chain) awaitFile() {
-	locktest.Await(c.T, "the append-only file is written", func() bool {
-		info, err := c.server.Info("persistence")
-		return err == nil && info["aof_rewrite_in_progress"] == "0" && info["aof_rewrite_scheduled"] == "0"
-	})
 }
 
 // replicate makes the other one a replica of the server, and a master again that has data of its own: neither can then

@@ -118,6 +118,17 @@ func TestDurableFromAnotherFile(t *testing.T) {
 			}
 			return func() { locktest.KillAndRestart(t, s) }
 		},
+		"before the new file is written": func(t *testing.T, conf redlatch.Config, s *redistest.Server) func() {
+			locktest.Do(t, s, "CONFIG", "SET", "appendonly", "no")
+			locktest.Do(t, s, "CONFIG", "SET", "rdb-key-save-delay", "5000000") // in µs for each key
+			locktest.Do(t, s, "CONFIG", "SET", "appendonly", "yes")
+			client := locktest.Open(t, conf)
+			if err := client.Reset(t.Context(), "n0"); err != nil { // which says the word again
+				t.Fatal(err)
+			}
+			locktest.Vouch(t, client, "n0")
+			return func() { locktest.KillAndRestart(t, s) }
+		},
 		"another server's file": func(t *testing.T, conf redlatch.Config, s *redistest.Server) func() {
 			another := redistest.New(t, redistest.Options{Args: onDisk})
 			locktest.Vouch(t, locktest.Open(t, locktest.Through(conf, another.URL())), "n0")
