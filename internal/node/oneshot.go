@@ -241,7 +241,11 @@ func (n *Node) agrees(ctx context.Context) error {
 	if err := connect(ctx); err != nil {
 		return err
 	}
-	return n.link.seen.Load().refusal
+	seen := n.link.seen.Load()
+	if n.options.Clock.Now().Since(seen.at) > agreeLimit { // an inspection has come between, which has not compared yet
+		return errAdmissionChanges
+	}
+	return seen.refusal
 }
 
 // agreeLimit is how old what a client knows of the deployment may be when a vote is sent that does not

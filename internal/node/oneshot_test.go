@@ -112,6 +112,34 @@ func TestDeniedKey(t *testing.T) {
 	}
 }
 
+// inspecting is a connection for WAIT. Whenever that is tried, an inspection has just begun that has compared nothing yet.
+type inspecting struct {
+	acknowledging
+	node *Node
+}
+
+func (c *inspecting) Batch(ctx context.Context, commands ...[]string) ([]driver.Reply, []error) {
+	seen := c.node.link.seen.Load()
+	c.node.link.seen.Store(&sighting{connection: seen.connection, run: seen.run, history: seen.history})
+	return c.acknowledging.Batch(ctx, commands...)
+}
+
+// A vote that reads no admission is not sent on the strength of an inspection that has not compared the settings.
+func TestNoVoteBeforeSettingsAreCompared(t *testing.T) {
+	t.Parallel()
+	conn := &inspecting{}
+	n := New(&narrow{scripted{answer: released}}, Options{
+		Name: "n", Census: NewCensus([]string{"n"}), Agreement: admission.Agreement{Deployment: "d", Nodes: []string{"n"}, MaxTTL: time.Second, NoQuarantine: true},
+		ConnectTimeout: time.Second, Patience: time.Second, Replicas: Replicas{Conn: conn, Want: 1, Limit: time.Second}, Logger: slog.New(slog.DiscardHandler),
+	})
+	conn.node = n
+	defer n.background.Wait()
+	defer n.end()
+	if reply, err := n.write(t.Context(), "SET", "x", "mine", "PX", "1000"); !errors.Is(err, errAdmissionChanges) {
+		t.Errorf("%v, %v", reply, err)
+	}
+}
+
 // replaceable is a connection to a server whose user may run no scripts, in whose place another comes.
 type replaceable struct {
 	narrow
