@@ -60,7 +60,12 @@ func TestTriesOfATurn(t *testing.T) {
 		q := newQueue(t, "p", nodes, nil)
 		q.options.Life = t.Context()
 		const lost = 3 // tries of the first turn
+		var tried time.Time
 		c := &trying{try: func(n int) Failure {
+			if n > 3+lost && time.Since(tried) < 2*travel+swiftRest/2 { // the node is asked, and a rest
+				t.Errorf("try %d follows after %v", n, time.Since(tried))
+			}
+			tried = time.Now()
 			if n == 1+lost {
 				nodes[0].set(func(k *node) { k.holder = "ours" })
 				time.AfterFunc(time.Second, func() { nodes[0].release(false) })
@@ -185,25 +190,25 @@ func (l *lifetime) AfterFunc(func()) (stop func() bool) {
 	}
 }
 
-// Who has waited in the queue leaves nothing behind that would stay until the client is closed.
+// Who has waited in the queue leaves nothing behind that would stay until the client is closed, or ctx is done.
 func TestWaitLeavesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, "p", newNodes(1), nil)
-		life := &lifetime{done: make(chan struct{})}
+		life, ctx := &lifetime{done: make(chan struct{})}, &lifetime{done: make(chan struct{})}
 		q.options.Life = life
 		most := int32(0)
 		c := &trying{}
 		c.try = func(int) Failure { return Failure{Held: true} }
 		c.inRest = func() error {
-			most = max(most, life.awaiting.Load())
+			most = max(most, life.awaiting.Load(), ctx.awaiting.Load())
 			return errOver
 		}
-		if err := q.Wait(t.Context(), c); err != errOver || c.tries < 2 {
+		if err := q.Wait(ctx, c); err != errOver || c.tries < 2 {
 			t.Errorf("%d tries: %v", c.tries, err)
 		}
-		if left := max(most, life.awaiting.Load()); left > 0 {
-			t.Errorf("%d waits in the queue wait for the end of the client after they are over", left)
+		if left := max(most, life.awaiting.Load(), ctx.awaiting.Load()); left > 0 {
+			t.Errorf("%d waits in the queue wait for the end of the client, or of ctx, after they are over", left)
 		}
 	})
 }

@@ -200,8 +200,8 @@ func TestDeafWaiter(t *testing.T) {
 	})
 }
 
-// A holder of another library wakes nobody up: the first in the queue watches, and comes
-// after one message's time and a round trip.
+// A holder of another library wakes nobody up: the first in the queue, and nobody else, watches from its second question on,
+// and comes after one message's time and a round trip.
 func TestForeignHolder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -210,8 +210,19 @@ func TestForeignHolder(t *testing.T) {
 		k.set(func(k *node) { k.holder = "theirs" })
 		p := newQueue(t, "p", nodes, nil).join(key, false)
 		out := awaiting(t.Context(), p, 0)
+		settle()
+		ctx, cancel := context.WithCancel(t.Context())
+		second := newQueue(t, "second", nodes, nil).join(key, false)
+		behind := awaiting(ctx, second, 0)
+		settle()
+		if len(k.watching) != 1 {
+			t.Errorf("%d watch the key", len(k.watching))
+		}
+		cancel()
+		<-behind
+		second.Leave()
 		time.Sleep(time.Hour)
-		if most := int(time.Hour/(heartbeat-heartbeat/20)) + 3; k.asked() > most {
+		if most := int(time.Hour/(heartbeat-heartbeat/20)) + 4; k.asked() > most {
 			t.Errorf("asked %d times in an hour, want %d at most", k.asked(), most)
 		}
 		start := time.Now()
@@ -366,7 +377,7 @@ func TestLeaveWhileJoining(t *testing.T) {
 // and by the answer, and forgone by one who leaves.
 func TestLeftToTheFirst(t *testing.T) {
 	t.Parallel()
-	for _, way := range []string{"woken up", "looks", "leaves", "leaves before it knows", "is forgotten"} {
+	for _, way := range []string{"woken up", "looks", "leaves", "leaves before it knows", "leaves, and is told after its wait", "is forgotten"} {
 		synctest.Test(t, func(t *testing.T) {
 			nodes := newNodes(3)
 			k := arbiter(t, nodes)
@@ -377,21 +388,23 @@ func TestLeftToTheFirst(t *testing.T) {
 			out := awaiting(ctx, p, 0)
 			settle()
 			k.set(func(k *node) { k.from = "before" })
-			if way == "is forgotten" {
+			switch way {
+			case "is forgotten":
 				p.forget()
+			case "leaves, and is told after its wait":
+				cancel()
 			}
+			synctest.Wait()
 			k.release(false)
 			if way == "leaves before it knows" {
 				time.Sleep(travel / 2)
 				cancel()
 			}
-			if way != "is forgotten" {
-				<-out
-			} else {
+			if way == "is forgotten" || way == "leaves, and is told after its wait" {
 				settle()
 				cancel()
-				<-out
 			}
+			<-out
 			switch way {
 			case "woken up", "looks":
 				if got := p.Attempt(request).From; got != "before" {

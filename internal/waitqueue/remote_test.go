@@ -104,6 +104,36 @@ func TestOthersSeenWaiting(t *testing.T) {
 	})
 }
 
+// Who is the first in the queue, and is to take a free key, forgets that others were seen waiting for it; who is behind
+// another does not.
+func TestOthersAreForgottenByTheFirst(t *testing.T) {
+	t.Parallel()
+	for _, behind := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := newNodes(1)
+			if behind {
+				other := newQueue(t, "other", nodes, nil).join(key, false)
+				if err := other.Await(t.Context(), 0, quiet); err != nil {
+					t.Fatal(err)
+				}
+				defer other.Leave()
+			}
+			q := newQueue(t, "p", nodes, nil)
+			q.options.Life = t.Context()
+			q.MarkContended(key)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*travel)
+			defer cancel()
+			c := &trying{try: func(int) Failure { return Failure{Err: errOver, Final: true} }}
+			if err := q.Wait(ctx, c); err != errOver {
+				t.Error(err)
+			}
+			if _, seen := q.contended[key]; seen != behind {
+				t.Errorf("behind another: %t; others were seen: %t", behind, seen)
+			}
+		})
+	}
+}
+
 // A process that has handed a key over inside itself often enough asks, once, whether others wait. Where nobody does, or the
 // node that keeps the queue has said so, it counts anew.
 func TestAskedAfterManyHandovers(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -257,5 +258,119 @@ func TestNoPlaceUnderAnotherName(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// ending is a node whose answer comes just before the end of a caller's ctx.
+type ending struct {
+	endpoint
+	end func()
+}
+
+func (e ending) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
+	defer e.end()
+	return e.endpoint.Enqueue(ctx, r)
+}
+
+// A place that is given when the caller's ctx ends is given up: the process does not know of it.
+func TestNoPlaceAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes, k := heldNode()
+		q := newQueue(t, "one", nodes, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		q.Use([]Node{ending{endpoint{k, 0, q}, cancel}})
+		p := q.join(key, false)
+		if err := p.Await(ctx, 0, quiet); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		p.Leave()
+		settle()
+		if order := k.order(); len(order) > 0 {
+			t.Errorf("the queue is %q", order)
+		}
+	})
+}
+
+// What undoes the attempts after a place was given up is counted anew: the count of those before is being waited for.
+func TestUndoingAfterAPlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes, _ := heldNode()
+		p := newQueue(t, "one", nodes, nil).join(key, false)
+		before := p.Attempt(request).Ticket.Undoing
+		if again := p.Attempt(request).Ticket.Undoing; again != before {
+			t.Error("two attempts with one place are counted apart")
+		}
+		p.abandon()
+		if after := p.Attempt(request).Ticket.Undoing; after == before {
+			t.Error("the next attempt is added to what is waited for")
+		}
+		settle()
+	})
+}
+
+// A waiter that is told of nothing, or not of a foreign holder's key, asks often; one that is first, or behind one that was
+// woken up, asks when the key, or that turn, is over; and any other only keeps its place.
+func TestPauses(t *testing.T) {
+	t.Parallel()
+	const soon, keep = 100 * time.Millisecond, heartbeat - heartbeat/20 + heartbeat/20
+	held := vote.Answer{Verdict: vote.Held, Holder: "ours"}
+	expiring, over, forEver, reserved := held, held, held, held
+	expiring.Left, over.Left, forEver.Left = soon, 0, -1
+	reserved.Left, reserved.Holder = soon, ""
+	for what, c := range map[string]struct {
+		position vote.Position
+		watch    bool
+		want     time.Duration
+	}{
+		"first":                          {vote.Position{Answer: expiring, Hears: true}, false, soon + late},
+		"first, less than 1 ms left":     {vote.Position{Answer: over, Hears: true}, false, late},
+		"first, without expiry":          {vote.Position{Answer: forEver, Hears: true}, false, keep},
+		"second":                         {vote.Position{Answer: expiring, Hears: true, Ahead: 1}, false, keep},
+		"behind one that was woken up":   {vote.Position{Answer: reserved, Hears: true, Ahead: 1}, false, soon + late},
+		"deaf":                           {vote.Position{Answer: forEver, Ahead: 1}, false, poll},
+		"of a foreign key, told of that": {vote.Position{Answer: forEver, Hears: true, Watched: true}, true, keep},
+		"of a foreign key, not told":     {vote.Position{Answer: forEver, Hears: true}, true, poll},
+	} {
+		p := newQueue(t, "one", newNodes(1), nil).join(key, false)
+		p.position, p.watch = c.position, c.watch
+		if got := p.pause(); got != c.want {
+			t.Errorf("%s: it asks after %v, want %v", what, got, c.want)
+		}
+	}
+}
+
+// Whoever sees that another has got the key in its turn has a new turn when that one releases it. A turn goes on where it
+// sees but its own attempt, which is being undone: after too long it loses the place, and may begin anew.
+func TestTurnAfterAnotherHolder(t *testing.T) {
+	t.Parallel()
+	for holder, anew := range map[string]bool{"ours": true, "mine": false} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes, k := heldNode()
+			p := newQueue(t, "one", nodes, nil).join(key, false)
+			turn := func() vote.Acquire {
+				out := awaiting(t.Context(), p, 0)
+				time.Sleep(2 * script.Grace)
+				k.release(false)
+				if err := <-out; err != nil {
+					t.Fatal(err)
+				}
+				attempt := request
+				attempt.ID = "mine"
+				return p.Attempt(attempt)
+			}
+			turn()
+			k.set(func(k *node) { k.holder, k.woken = holder, "" })
+			if keeps := turn().Ticket.Number > 0; keeps != anew {
+				t.Errorf("after %q has had the key it keeps the place: %t", holder, keeps)
+			}
+			k.set(func(k *node) { k.holder, k.woken = "mine", "" })
+			if keeps := turn().Ticket.Number > 0; keeps == anew {
+				t.Errorf("after %q and then its own attempt have had the key it keeps the place: %t", holder, keeps)
+			}
+			p.Leave()
+			settle()
+		})
 	}
 }
