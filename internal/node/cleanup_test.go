@@ -372,7 +372,7 @@ func TestCleanUpsAreWorkedOffAtOnce(t *testing.T) {
 		for i := range 100 {
 			n.Release(t.Context(), vote.Release{Key: "x", ID: fmt.Sprint(i), TTL: 30 * time.Second})
 		}
-		time.Sleep(10 * time.Second)
+		time.Sleep(11 * time.Second) // pauses that went on doubling would be of 10 s by now
 		synctest.Wait()
 		mu.Lock()
 		down = false
@@ -394,6 +394,32 @@ func TestCleanUpsAreWorkedOffAtOnce(t *testing.T) {
 		}
 		if !slices.Equal(conn.released, want) {
 			t.Errorf("in the order %v", conn.released)
+		}
+	})
+}
+
+// A node that was back is tried again soon where it does not answer once more.
+func TestCleanUpsBeginAnewAfterAnAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		back := time.Now().Add(10 * time.Second)
+		var lost atomic.Bool
+		answered := make(chan time.Time, 2)
+		conn := &scripted{answer: func(id string) (driver.Reply, error) {
+			if time.Now().Before(back) || id == "last" && !lost.Swap(true) {
+				return driver.Reply{}, errors.New("reset")
+			}
+			answered <- time.Now()
+			return deleted, nil
+		}}
+		n := unfenced(conn)
+		defer n.Close()
+		for _, id := range []string{"first", "last"} {
+			n.cleanUps.add(cleanUp{request: vote.Release{Key: "x", ID: id}, gone: time.Now().Add(time.Minute)})
+		}
+		go n.workOff()
+		if first, last := <-answered, <-answered; last.Sub(first) > 100*time.Millisecond {
+			t.Errorf("the last is released %v after the first", last.Sub(first))
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/admission"
+	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/hashslot"
 	"github.com/redlatch/redlatch/internal/vote"
@@ -60,6 +61,7 @@ func TestOpinions(t *testing.T) {
 // one may that a slot is just moving to.
 type viewed struct {
 	*view
+	opened clock.Instant
 
 	mu       sync.Mutex // guards what follows
 	first    string
@@ -74,7 +76,7 @@ func (v *viewed) set(change func()) {
 }
 
 func newViewed(t *testing.T) *viewed {
-	v := &viewed{first: "a", silent: make(map[string]bool)}
+	v := &viewed{first: "a", silent: make(map[string]bool), opened: clock.System.Now()}
 	v.view = &view{
 		more: make(chan struct{}),
 		start: func(f func(context.Context)) {
@@ -115,6 +117,9 @@ func newViewed(t *testing.T) *viewed {
 	}
 	return v
 }
+
+// stalled reports whether the machine was so busy that a view may be old already. Of the two clocks, one is not the bubble's.
+func (v *viewed) stalled() bool { return clock.System.Now().Boot-v.opened.Boot >= viewRenew }
 
 // confirm asks for a vote in slot 9, and waits for a second at most.
 func (v *viewed) confirm(t *testing.T, run string) error {
@@ -193,6 +198,136 @@ func TestViewOfOneMasterThatHangs(t *testing.T) {
 		time.Sleep(viewLimit) // by then the round has ended
 		if v.view.silent.Load() {
 			t.Error("all masters are taken to be silent")
+		}
+	})
+}
+
+// Where a majority has answered, nobody waits for a master that hangs.
+func TestViewDoesNotWaitForAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		v := newViewed(t)
+		v.set(func() { v.silent = map[string]bool{"c": true} })
+		before := time.Now()
+		if err := v.confirm(t, "run a"); (err != nil || time.Since(before) > viewLimit/10) && !v.stalled() {
+			t.Errorf("after %v: %v", time.Since(before), err)
+		}
+		time.Sleep(viewLimit) // by then the round has ended
+	})
+}
+
+// rounds counts the rounds of questions from now on.
+func (v *viewed) rounds() (begun *int) {
+	begun = new(int)
+	start := v.view.start
+	v.view.start = func(f func(context.Context)) {
+		*begun++
+		start(f)
+	}
+	return begun
+}
+
+// The masters are asked anew by the first vote after viewRenew, which does not wait for their answers, and by no other one
+// before or while they are asked; also where they do not answer.
+func TestViewIsRenewed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		v := newViewed(t)
+		begun := v.rounds()
+		votes := func(what string, at time.Duration, rounds int) {
+			t.Helper()
+			time.Sleep(at - time.Since(v.now.began.Mono))
+			before := time.Now()
+			for range 3 {
+				if err := v.confirm(t, "run a"); (err != nil || time.Since(before) > 0) && !v.stalled() {
+					t.Errorf("%s: %v, after %v", what, err, time.Since(before))
+				}
+			}
+			if *begun != rounds && !v.stalled() {
+				t.Errorf("%s: the masters are asked the %d. time, want %d", what, *begun, rounds)
+			}
+		}
+		if err := v.confirm(t, "run a"); err != nil && !v.stalled() {
+			t.Fatal(err)
+		}
+		votes("soon", viewRenew-1, 1)
+		votes("later", viewRenew, 2)
+		time.Sleep(viewRenew / 2)
+		votes("soon again", viewRenew-1, 2)
+		v.set(func() { v.silent = map[string]bool{"a": true, "b": true, "c": true} })
+		votes("without answers", viewRenew, 3)
+		votes("without answers, later", viewRenew, 3)
+		time.Sleep(viewLimit)
+	})
+}
+
+// Callers who meet a view that is too old wait for one round of questions together.
+func TestViewIsRenewedForAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		v := newViewed(t)
+		begun := v.rounds()
+		confirmed := make(chan error)
+		const callers = 3
+		for range callers {
+			go func() { confirmed <- v.confirm(t, "run a") }()
+		}
+		for range callers {
+			if err := <-confirmed; err != nil && !v.stalled() {
+				t.Error(err)
+			}
+		}
+		if *begun != 1 && !v.stalled() {
+			t.Errorf("the masters are asked %d times", *begun)
+		}
+		synctest.Wait()
+	})
+}
+
+// A slot that cannot be connected to is looked for, at most once in viewRenew, by asking the masters that are known.
+func TestViewIsRefreshed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		v := newViewed(t)
+		begun := v.rounds()
+		refresh := func(what string, want int) {
+			t.Helper()
+			if v.refresh(hashslot.TagOf(9)); *begun != want && !v.stalled() {
+				t.Errorf("%s: the masters were asked %d times, want %d", what, *begun, want)
+			}
+		}
+		refresh("no master is known", 0)
+		if err := v.confirm(t, "run a"); err != nil && !v.stalled() {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		time.Sleep(viewRenew - 1 - time.Since(v.now.began.Mono))
+		refresh("a moment ago", 1)
+		time.Sleep(1)
+		v.set(func() { v.silent = map[string]bool{"c": true} })
+		refresh("later", 2)
+		time.Sleep(viewRenew)
+		refresh("while one of them is waited for", 2)
+		time.Sleep(viewRenew)
+		v.set(func() { v.silent = map[string]bool{"a": true, "b": true, "c": true} })
+		refresh("later again", 3)
+		time.Sleep(2 * viewRenew)
+		refresh("none has answered", 3)
+	})
+}
+
+// A server that answers something else has no say, and one that is not known to have any run has no slot.
+func TestViewWithoutOpinions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		v := newViewed(t)
+		v.view.ask = func(context.Context, string) (driver.Reply, error) {
+			return driver.Reply{Kind: driver.Int, Int: 1}, nil
+		}
+		for _, run := range []string{"run a", ""} {
+			if err := v.confirm(t, run); !errors.Is(err, errNoMajority) {
+				t.Errorf("%q: %v", run, err)
+			}
 		}
 	})
 }
