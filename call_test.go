@@ -8,6 +8,12 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/hook"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/memory"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 
@@ -84,6 +90,33 @@ func TestNoTryAfterTheEndOfCtx(t *testing.T) {
 		}
 		if tries := client.Stats().Tries - before; tries > 0 {
 			t.Errorf("%d tries", tries)
+		}
+	})
+}
+
+// refusing is a connection on which all votes are refused.
+type refusing struct{ driver.Conn }
+
+func (c refusing) EvalSHA(ctx context.Context, sha string, keys, args []string) (driver.Reply, error) {
+	if args[0] == script.Acquire {
+		return driver.Reply{}, &driver.ServerError{Text: "NOPERM no"}
+	}
+	return c.Conn.EvalSHA(ctx, sha, keys, args)
+}
+
+// A call whose attempt the nodes refuse says so at once: waiting does not cure it.
+func TestRefusedCallDoesNotWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := memory.New(time.Now)
+		client := locktest.OpenIn(t, redlatch.Config{}, hook.Surroundings{
+			Clock: clock.Awake(), Nodes: []hook.Node{{Name: "memory", Dial: func() driver.Conn { return refusing{n.Link().Dial()} }}},
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		start := time.Now()
+		if _, err := client.Lock(ctx, "name"); !errors.Is(err, redlatch.ErrRefused) || time.Since(start) > time.Second {
+			t.Errorf("after %v: %v", time.Since(start), err)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/hook"
+	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -23,17 +24,18 @@ func (mute) Close()                        {}
 func (mute) Look(context.Context, string) (vote.Answer, []string) { return vote.Answer{}, nil }
 func (mute) Keys(context.Context) ([]string, vote.Answer)         { return nil, vote.Answer{} }
 
+// openMute opens a client of a store that cannot say anything, until the test is over.
+func openMute(t *testing.T) *redlatch.Client {
+	t.Helper()
+	return locktest.OpenIn(t, redlatch.Config{}, hook.Surroundings{Nodes: []hook.Node{{
+		Name: "mute", Store: func(func(key string)) hook.Store { return mute{} },
+	}}})
+}
+
 // In a store, too, the error of Waiters has the name of the lock, and that of List has none.
 func TestNameOfAFailedLook(t *testing.T) {
 	t.Parallel()
-	opened, err := hook.Open(redlatch.Config{}, hook.Surroundings{Nodes: []hook.Node{{
-		Name: "mute", Store: func(func(key string)) hook.Store { return mute{} },
-	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := opened.(*redlatch.Client)
-	defer client.Close()
+	client := openMute(t)
 	_, ofOne := client.Waiters(t.Context(), "job")
 	_, _, ofAll := client.List(t.Context(), "*")
 	for want, err := range map[string]error{"job": ofOne, "": ofAll} {

@@ -122,3 +122,30 @@ func TestObserveOneOfSeveralNames(t *testing.T) {
 		})
 	}
 }
+
+// An observer without a ctx or a name, and one of the permits of a store, which has none, is told so once.
+func TestObserveOfNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, store := redlatchtest.New(t, redlatch.Config{}), openMute(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		var none context.Context
+		for what, seq := range map[string]iter.Seq[error]{
+			"a lock, without a ctx":   errorsOf(client.Observe(none, "name")),
+			"a lock, without a name":  errorsOf(client.Observe(ctx, "")),
+			"permits, without a ctx":  errorsOf(client.ObservePermits(none, "name")),
+			"permits, without a name": errorsOf(client.ObservePermits(ctx, "")),
+			"permits of a store":      errorsOf(store.ObservePermits(ctx, "name")),
+		} {
+			var told []error
+			start := time.Now()
+			for err := range seq {
+				told = append(told, err)
+			}
+			if took := time.Since(start); took > 0 || len(told) != 1 || !errors.Is(told[0], redlatch.ErrInvalid) {
+				t.Errorf("%s: after %v: %v", what, took, told)
+			}
+		}
+	})
+}
