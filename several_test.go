@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 
-// A call under a lock does not wait for that lock, whichever of its names they have in common; and for others it waits.
+// A call under a lock does not wait for that lock, be it the first of its names that they have in common or another; and for others it waits.
 func TestNoneOfSeveralWaitsForItself(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

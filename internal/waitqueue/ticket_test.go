@@ -341,7 +341,7 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// Whoever sees that another has got the key in its turn has a new turn when that one releases it. A turn goes on where it
+// One that sees that another has got the key in its turn has a new turn when that one releases it. A turn goes on where it
 // sees but its own attempt, which is being undone: after too long it loses the place, and may begin anew.
 func TestTurnAfterAnotherHolder(t *testing.T) {
 	t.Parallel()
