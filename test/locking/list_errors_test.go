@@ -52,15 +52,19 @@ func TestRefusedToList(t *testing.T) {
 	}
 }
 
-// Who may not ask for the role is told what there is.
+// Who may not ask for the role, or may not read the deployment's record, is told what there is.
 func TestListWithoutInfo(t *testing.T) {
 	t.Parallel()
-	server := redistest.New(t, redistest.Options{Users: []string{"looks on >p ~* &* +@all -info"}})
+	server := redistest.New(t, redistest.Options{Users: []string{
+		"role on >p ~* &* +@all -info", "record on >p ~job ~redlatch:{job}:* &* +@all",
+	}})
 	locktest.TryLock(t, locktest.Open(t, locktest.Config(server.URL())), "job")
-	locktest.Await(t, "List shows the lock", func() bool {
-		locks, _, err := redlatch.List(t.Context(), locktest.Config(server.URLAs("looks", "p")), "*")
-		return err == nil && len(locks) == 1 && locks[0].Name == "job"
-	})
+	for _, user := range []string{"role", "record"} {
+		locktest.Await(t, "List shows "+user+" the lock", func() bool {
+			locks, _, err := redlatch.List(t.Context(), locktest.Config(server.URLAs(user, "p")), "*")
+			return err == nil && len(locks) == 1 && locks[0].Name == "job"
+		})
+	}
 }
 
 // A malformed pattern is refused, though KEYS takes it: of the permits' names no pattern would match.
