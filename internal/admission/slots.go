@@ -80,6 +80,8 @@ type Shard struct {
 	// and this master has been up since before that key was last written. So the slot came with all
 	// that was in it.
 	Brought bool
+	// Stale: the slot has the admission key of another master, and is not Brought, nor will it be.
+	Stale bool
 	// Masters is how many masters the Cluster has.
 	Masters int
 }
@@ -139,10 +141,14 @@ func (e *Evidence) whyNew(a Agreement) string {
 	return "nobody has known for long enough that its master has the slot, with all that was in it"
 }
 
-// Foreign reports whether a slot's admission key was written by clients of a at another server.
-func (e *Evidence) Foreign(a Agreement, key string) bool {
+// Source returns the run of the other server at which clients of a wrote a slot's admission key; "" where that was this
+// server, or others wrote the key.
+func (e *Evidence) Source(a Agreement, key string) (run string) {
 	source, _, ok := parseKey(a, key)
-	return ok && source.Run != e.Run
+	if !ok || source.Run == e.Run {
+		return ""
+	}
+	return source.Run
 }
 
 // BroughtFrom reports whether a slot came here, with its admission key, from a server that is
@@ -152,13 +158,23 @@ func (e *Evidence) Foreign(a Agreement, key string) bool {
 // seconds, read after this one's. Each of the two times is by one server's clock: what the clocks
 // show does not matter, unless the other one was set back since.
 func (e *Evidence) BroughtFrom(a Agreement, key string, other Server, now int64) bool {
+	return e.broughtFrom(a, key, other, now, 0)
+}
+
+// MayBeBroughtFrom reports whether BroughtFrom may be true later, as times are in whole seconds.
+func (e *Evidence) MayBeBroughtFrom(a Agreement, key string, other Server, now int64) bool {
+	return e.broughtFrom(a, key, other, now, 3*time.Second)
+}
+
+// broughtFrom is BroughtFrom for a server that has been the master for so much longer.
+func (e *Evidence) broughtFrom(a Agreement, key string, other Server, now int64, longer time.Duration) bool {
 	source, written, ok := parseKey(a, key)
 	if !ok || source.Run == e.Run || source.Run != other.Run || source.ReplicationID != other.ReplicationID {
 		return false
 	}
 	since, ok := e.masterSince()
 	ago := time.Unix(now+1, 0).Sub(written)
-	return ok && ago >= 0 && time.Unix(e.Now, 0).Sub(since) > ago+ago/100
+	return ok && ago >= 0 && time.Unix(e.Now, 0).Sub(since)+longer > ago+ago/100
 }
 
 // masterSince returns a time since which the server has been the master that it is; ok is false

@@ -99,6 +99,7 @@ func (w *clusterWorld) examine(client int, slot uint16, vouched bool) bool {
 		Shard:  &Shard{Slot: slot, Held: held, Epoch: s.epoch, Masters: 1},
 	}
 	e.Record, _ = ParseRecord("", s.data[home].record)
+	source, stale, all := e.Source(w.a, s.data[slot].key), false, true
 	for j, other := range w.masters {
 		held, home := w.held(j)
 		if j == i || held == nil {
@@ -106,6 +107,7 @@ func (w *clusterWorld) examine(client int, slot uint16, vouched bool) bool {
 		}
 		e.Shard.Masters++
 		if w.rng.IntN(5) == 0 { // it cannot be asked
+			all = false
 			continue
 		}
 		if other.data[home].record == "" {
@@ -114,7 +116,11 @@ func (w *clusterWorld) examine(client int, slot uint16, vouched bool) bool {
 			e.Others.Same++
 		}
 		e.Shard.Brought = e.Shard.Brought || e.BroughtFrom(w.a, s.data[slot].key, other.server(), w.clock(other))
+		if text(other.run) == source {
+			stale, all = !e.MayBeBroughtFrom(w.a, s.data[slot].key, other.server(), w.clock(other)), false
+		}
 	}
+	e.Shard.Stale = source != "" && (stale || all)
 	d := Decide(w.a, e)
 	w.log("%d: client %d examines slot %d at %d (run %d): outcome %d, %v", w.now, client, slot, i, s.run, d.Outcome, d.Err)
 	r := &Record{Nodes: map[string]string{"a": "", "b": "", "c": ""}, MaxTTLMS: w.a.MaxTTL.Milliseconds()}
@@ -122,6 +128,11 @@ func (w *clusterWorld) examine(client int, slot uint16, vouched bool) bool {
 		at := s.data[home]
 		at.record = r.Text()
 		s.data[home] = at
+	}
+	if d.Outcome != Admit && d.Outcome != Refuse && !d.Unread && e.Shard.Stale {
+		at := s.data[slot]
+		at.key = "another"
+		s.data[slot] = at
 	}
 	if d.Outcome == Admit {
 		at := s.data[slot]

@@ -174,6 +174,15 @@ func TestBroughtFrom(t *testing.T) {
 			}
 		}
 	}
+	// Whole seconds may hide that it was brought; a look in the next second may tell.
+	for at, want := range map[int64]bool{written: true, started + 10: true, started + 5: false} {
+		if got := pure.MayBeBroughtFrom(a, key(a.ID(), source, at), source, testNow); got != want {
+			t.Errorf("the key was written %d s after the start: it may be brought: %t", at-started, got)
+		}
+	}
+	if pure.BroughtFrom(a, key(a.ID(), source, started+10), source, testNow) || promoted.MayBeBroughtFrom(a, key(a.ID(), source, written), source, testNow) {
+		t.Error("whole seconds were taken for exact ones, or a server for one that was not promoted")
+	}
 	if pure.BroughtFrom(a, key(a.ID(), source, written), source, written-5) {
 		t.Error("the other clock was set back since the key was written, and the slot counts as brought")
 	}

@@ -216,7 +216,7 @@ func (n *Node) do(args []string) (driver.Reply, error) {
 		n.scripts[script.New(args[1]).SHA] = true
 		return number(1), nil
 	case args[0] == "EVAL" && args[1] == script.Mark.Text:
-		if n.said(args[3]) == "" {
+		if n.said(args[3]) == args[6] {
 			n.texts[args[3]] = args[4]
 		}
 		return number(1), nil

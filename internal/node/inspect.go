@@ -207,6 +207,12 @@ func (n *Node) inspectOnce(ctx context.Context, vouched bool) error {
 		if err := n.register(ctx, a, seen, &e); err != nil {
 			return err
 		}
+		if d.Outcome != admission.Admit && e.Shard.Stale {
+			// Else it would count where the slot goes from here, without what was in it.
+			if err := n.mark(ctx, seen); err != nil {
+				return err
+			}
+		}
 	}
 	switch d.Outcome {
 	case admission.Admit:
@@ -236,8 +242,7 @@ func seek(ctx context.Context, conn driver.Conn) bool {
 func (n *Node) open(ctx context.Context, a admission.Agreement, seen *evidence, void string) error {
 	// rule: admission-compared
 	if !a.NoQuarantine && seen.isBlank() {
-		mark := fmt.Sprintf("%s/%d %016d", n.options.Waiter, n.options.Clock.Now().Mono.UnixNano(), 0) // no other is the same
-		if _, err := eval(ctx, n.conn, script.Mark.Text, []string{n.admissionKey}, []string{mark, n.counterTTL}); err != nil {
+		if err := n.mark(ctx, seen); err != nil {
 			return err
 		}
 		return errChanged
@@ -273,6 +278,13 @@ func (n *Node) open(ctx context.Context, a admission.Agreement, seen *evidence, 
 	}
 	n.options.Logger.Info("node admitted", "node", n.Name(), "run_id", seen.run(), "deployment", a.Deployment)
 	return nil
+}
+
+// mark makes the admission key that was looked at say what nobody has written before.
+func (n *Node) mark(ctx context.Context, seen *evidence) error {
+	mark := fmt.Sprintf("%s/%d %016d", n.options.Waiter, n.options.Clock.Now().Mono.UnixNano(), 0) // no other is the same
+	_, err := eval(ctx, n.conn, script.Mark.Text, []string{n.admissionKey}, []string{mark, n.counterTTL, seen.said()})
+	return err
 }
 
 // quarantine notes on the node that its quarantine begins now.
