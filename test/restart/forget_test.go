@@ -288,3 +288,31 @@ func TestFurtherDatabase(t *testing.T) {
 		}
 	}
 }
+
+// All nodes forget everything, their records too: there is only their clients' word for how long locks lasted. The page with what there is
+// only a word for says so, of one node and of a majority.
+func TestRecordIsForgottenEverywhere(t *testing.T) {
+	t.Parallel()
+	_, risks, _ := strings.Cut(restartsPage(t), "## What there is only your word for")
+	for said, n := range map[string]int{"| One node alone forgot everything": 1, "| A majority of the nodes forgot everything": 3} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			nodes := redistest.Nodes(t, n)
+			config := locktest.WithMaxTTL(locktest.WithQuarantine(redistest.URLs(nodes)...), locktest.TTL)
+			client := locktest.Open(t, config)
+			locktest.Vouch(t, client, config.Nodes...)
+			held := locktest.TryLock(t, client, "x", redlatch.WithoutRenewal())
+			for _, s := range nodes {
+				locktest.KillAndRestart(t, s)
+			}
+			short := locktest.Open(t, locktest.WithMaxTTL(config, locktest.RestartTTL))
+			_, err := short.Lock(locktest.Within(t, locktest.RestartQuarantine+locktest.Patience), "x")
+			if err == nil && held.Err() == nil && !strings.Contains(risks, said) {
+				t.Error("a second holder, and docs/restarts.md does not say that it is possible")
+			}
+			if _, err := locktest.TryInTime(t, client, "y"); !isDisagreement(err, "MaxTTL 1m0s", "MaxTTL 1s") {
+				t.Errorf("the settings of before: %v", err)
+			}
+		})
+	}
+}

@@ -2,9 +2,11 @@ package restart
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -108,5 +110,85 @@ func TestHeldLockOnThreeNodes(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// All nodes restart at once. With Durable the lock is where it was, and can be extended; without, nothing is granted.
+func TestAllNodesRestart(t *testing.T) {
+	t.Parallel()
+	for _, durable := range []bool{true, false} {
+		t.Run(fmt.Sprintf("durable=%t", durable), func(t *testing.T) {
+			t.Parallel()
+			locktest.EachFlavor(t, func(t *testing.T, binary string) {
+				nodes := redistest.Nodes(t, 3, redistest.Options{Binary: binary, Args: onDisk})
+				config := locktest.WithMaxTTL(locktest.WithQuarantine(redistest.URLs(nodes)...), locktest.TTL)
+				config.Durable = durable
+				client := locktest.Open(t, config)
+				locktest.Vouch(t, client, "n0", "n1", "n2")
+				held := locktest.TryLock(t, client, "held", redlatch.WithoutRenewal())
+				for _, s := range nodes {
+					s.Kill()
+				}
+				for _, s := range nodes {
+					if err := s.Restart(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want := map[bool]error{true: redlatch.ErrHeld, false: redlatch.ErrNotAdmitted}[durable]
+				if _, err := locktest.AwaitAnswer(t, locktest.Open(t, config), "held"); !errors.Is(err, want) {
+					t.Errorf("the lock of before: %v, want %v", err, want)
+				}
+				if err := extended(t, held); durable && err != nil || !durable && !errors.Is(err, redlatch.ErrNotAdmitted) {
+					t.Errorf("the extension: %v", err)
+				}
+				if _, err := locktest.AwaitAnswer(t, client, "new"); durable && err != nil || !durable && !errors.Is(err, redlatch.ErrNotAdmitted) {
+					t.Errorf("a new lock: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// The deployment is changed while a lock is held. That is not extended any more, and nothing is granted before the quarantine is
+// over, unless that is switched off.
+func TestHeldLockWhenSettingsChange(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*redlatch.Config){
+		"Durable":       func(c *redlatch.Config) { c.Durable = true },
+		"MaxTTL":        func(c *redlatch.Config) { c.TTL, c.MaxTTL = locktest.RestartTTL, locktest.RestartTTL },
+		"no quarantine": func(c *redlatch.Config) { c.NoQuarantine = true },
+	} {
+		for _, n := range []int{1, 3} {
+			t.Run(fmt.Sprintf("%s of %d", name, n), func(t *testing.T) {
+				t.Parallel()
+				locktest.EachFlavor(t, func(t *testing.T, binary string) {
+					nodes := redistest.Nodes(t, n, redistest.Options{Binary: binary, Args: onDisk})
+					before := locktest.WithMaxTTL(locktest.WithQuarantine(redistest.URLs(nodes)...), locktest.TTL)
+					client := locktest.Open(t, before)
+					locktest.Vouch(t, client, before.Nodes...)
+					held := locktest.TryLock(t, client, "held", redlatch.WithoutRenewal())
+					locktest.AwaitOn(t, held, nodes...)
+					after := before
+					change(&after)
+					next := locktest.OpenIn(t, after, hook.Surroundings{})
+					for _, node := range after.Nodes {
+						if err := next.Reset(t.Context(), node); err != nil {
+							t.Fatal(err)
+						}
+					}
+					until := held.Until()
+					if err := extended(t, held); !isDisagreement(err) || held.Until() != until {
+						t.Errorf("the extension, by %v: %v", held.Until().Sub(until), err)
+					}
+					_, err := locktest.TryInTime(t, next, "new")
+					if off := after.NoQuarantine; off && err != nil || !off && !errors.Is(err, redlatch.ErrNotAdmitted) {
+						t.Errorf("a new lock: %v", err)
+					}
+					if _, err := locktest.TryInTime(t, next, "held"); err == nil && held.Err() == nil {
+						t.Error("a second holder")
+					}
+				})
+			})
+		}
 	}
 }

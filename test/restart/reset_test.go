@@ -93,6 +93,34 @@ func TestResetMovesADeployment(t *testing.T) {
 	refused(old)
 }
 
+// A client of the old set that was not stopped goes on by the old nodes that are not new ones, where these are a majority of the old
+// set. The page says so.
+func TestClientOfTheOldSetIsNotStopped(t *testing.T) {
+	t.Parallel()
+	nodes := redistest.Nodes(t, 5)
+	five := locktest.WithMaxTTL(locktest.WithQuarantine(redistest.URLs(nodes)...), locktest.TTL)
+	before, after := five, five
+	before.Nodes = five.Nodes[:3]
+	after.Nodes = []string{five.Nodes[0], five.Nodes[3], five.Nodes[4]}
+	old, next := locktest.Open(t, before), locktest.Open(t, after)
+	locktest.Vouch(t, old, before.Nodes...)
+	held := locktest.TryLock(t, old, "x", redlatch.WithoutRenewal())
+	locktest.AwaitOn(t, held, nodes[:3]...)
+	for _, node := range after.Nodes {
+		if err := next.Reset(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	locktest.Vouch(t, next, after.Nodes...) // which is not true
+	locktest.Extend(t, held, locktest.TTL)
+	locktest.TryLock(t, old, "y")
+	for _, name := range []string{"x", "y"} {
+		if _, err := locktest.TryInTime(t, next, name); err == nil && !strings.Contains(restartsPage(t), "goes on locking") {
+			t.Errorf("a second holder of %q, and the page does not say that it is possible", name)
+		}
+	}
+}
+
 // Who knows that no lock is held need not wait.
 func TestVouchAfterReset(t *testing.T) {
 	t.Parallel()
@@ -251,6 +279,34 @@ func TestResetAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	reset()
+}
+
+// The quarantine of a change begins anew when the server restarts, though it has its record still.
+func TestQuarantineOfAChangeBeginsAnew(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		server := redistest.New(t, redistest.Options{Binary: binary, Args: onDisk})
+		small := locktest.WithQuarantine(server.URL())
+		client := locktest.Open(t, locktest.WithMaxTTL(small, time.Minute))
+		locktest.Vouch(t, locktest.Open(t, small), "n0")
+		if err := client.Reset(t.Context(), "n0"); err != nil {
+			t.Fatal(err)
+		}
+		const quarantine = time.Minute + 4*time.Second
+		left := func() time.Duration {
+			t.Helper()
+			_, err := locktest.AwaitAnswer(t, client, "x")
+			if !errors.Is(err, redlatch.ErrNotAdmitted) {
+				t.Fatalf("got %v, want ErrNotAdmitted", err)
+			}
+			return locktest.VerdictOf(t, err, 0).Left
+		}
+		locktest.Await(t, "some of it is over", func() bool { return left() < quarantine-2*time.Second })
+		locktest.KillAndRestart(t, server)
+		if left, up := left(), uptime(t, server); left+up < quarantine {
+			t.Errorf("%v after its start it votes in %v, want %v together", up, left, quarantine)
+		}
+	})
 }
 
 // Between the look at a node whose quarantine is over and its admission, operators change MaxTTL to a
