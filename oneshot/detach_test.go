@@ -3,6 +3,7 @@ package oneshot_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -70,6 +71,50 @@ func TestDetach(t *testing.T) {
 	if _, err := released.Detach(); !errors.Is(err, redlatch.ErrReleased) {
 		t.Errorf("released: %v", err)
 	}
+}
+
+// A lock that was detached ends after its TTL, and later if it was extended by its id.
+func TestDetachedEnds(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		for _, n := range []int{1, 3} {
+			t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
+				t.Parallel()
+				nodes := locktest.SharedOf(t, binary, n)
+				c := locktest.Config(redistest.URLs(nodes)...)
+				other := newCaller(t, c, oneshot.CommandsAuto)
+				const ttl = 2 * time.Second // in which a busy machine may not detach and extend it, but not each time
+				var id string
+				var before time.Time
+				locktest.UntilKept(t, 20, func(int) error {
+					client := locktest.Open(t, c)
+					lock, err := locktest.TryInTime(t, client, t.Name(), redlatch.WithTTL(ttl))
+					if err != nil {
+						return err
+					}
+					id, err = lock.Detach()
+					if err := errors.Join(err, client.Close()); err != nil {
+						return err
+					}
+					before = time.Now()
+					kept, err := other.Extend(t.Context(), t.Name(), id, ttl)
+					if err == nil && !kept {
+						err = redlatch.ErrLost
+					}
+					return err
+				})
+				next, err := other.locks.Lock(locktest.Within(t, locktest.Patience), t.Name())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if passed := time.Since(before); passed < ttl*99/100 {
+					t.Errorf("another has it after %v, want %v", passed, ttl)
+				}
+				extends(t, false, other, t.Name(), id, locktest.TTL)
+				locktest.Unlock(t, next)
+			})
+		}
+	})
 }
 
 // lateConn is a connection that sends an acquire step only after a release was sent, or not at all once the

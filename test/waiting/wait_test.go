@@ -286,6 +286,9 @@ func TestOneAtATime(t *testing.T) {
 								most.Store(n)
 							}
 							unguarded++
+							if lock, held := redlatch.Held(ctx, t.Name()); held && lock.Token() <= last.Swap(lock.Token()) {
+								t.Errorf("token %d does not follow", lock.Token())
+							}
 							inside.Add(-1)
 							return ctx.Err()
 						})
