@@ -316,3 +316,33 @@ func TestRecordIsForgottenEverywhere(t *testing.T) {
 		})
 	}
 }
+
+// Two deployments use the same names, but not the same nodes or not the same MaxTTL. The page with what there is only a word for says
+// what that costs.
+func TestTwoDeploymentsThatDiffer(t *testing.T) {
+	t.Parallel()
+	_, risks, _ := strings.Cut(restartsPage(t), "## What there is only your word for")
+	for said, differ := range map[string]func(c redlatch.Config, another string) redlatch.Config{
+		"with different nodes:": func(c redlatch.Config, another string) redlatch.Config { return locktest.Through(c, another) },
+		"with different `MaxTTL`:": func(c redlatch.Config, _ string) redlatch.Config {
+			return locktest.WithMaxTTL(c, locktest.RestartTTL)
+		},
+	} {
+		t.Run(said, func(t *testing.T) {
+			t.Parallel()
+			nodes := redistest.Nodes(t, 2)
+			one := locktest.WithMaxTTL(locktest.WithQuarantine(nodes[0].URL()), locktest.TTL)
+			two := differ(one, nodes[1].URL())
+			two.Deployment += "-two"
+			first, second := locktest.Open(t, one), locktest.Open(t, two)
+			locktest.Vouch(t, first, "n0")
+			locktest.Vouch(t, second, "n0")
+			held := locktest.TryLock(t, first, "x", redlatch.WithoutRenewal())
+			locktest.KillAndRestart(t, nodes[0])
+			_, err := second.Lock(locktest.Within(t, locktest.RestartQuarantine+locktest.Patience), "x")
+			if err == nil && held.Err() == nil && !strings.Contains(risks, "| Two deployments use the same names "+said) {
+				t.Error("a second holder, and docs/restarts.md does not say that it is possible")
+			}
+		})
+	}
+}

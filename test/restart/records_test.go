@@ -147,6 +147,38 @@ func TestForeignRecordsOfADeployment(t *testing.T) {
 	})
 }
 
+// A node that has no record is judged by those of the others. While too few of these can be asked, it does not vote, and nothing is written
+// there.
+func TestTooFewRecordsCanBeAsked(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		nodes := redistest.Nodes(t, 3, redistest.Options{Binary: binary})
+		proxies := redistest.Proxies(t, nodes[1:])
+		for _, p := range proxies {
+			if err := p.Refuse(true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, s := range nodes {
+			awaitUptime(t, s, locktest.RestartQuarantine)
+		}
+		client := locktest.Open(t, locktest.WithQuarantine(nodes[0].URL(), proxies[0].URL(), proxies[1].URL()))
+		locktest.Await(t, "it is known that the others cannot be asked", func() bool {
+			_, err := client.TryLock(t.Context(), "x")
+			return err != nil && strings.Contains(err.Error(), "too few others answer")
+		})
+		if keys := locktest.Do(t, nodes[0], "KEYS", "*").([]any); len(keys) > 0 {
+			t.Errorf("there are the keys %q", keys)
+		}
+		if err := proxies[0].Refuse(false); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Lock(locktest.Within(t, locktest.Patience), "y"); err != nil {
+			t.Errorf("one of the others can be asked: %v", err)
+		}
+	})
+}
+
 // An admission that somebody has faked admits no client that the node would refuse, whatever its
 // length: neither one with other settings, nor any while the node is in quarantine.
 func TestFakedAdmissionAdmitsNobody(t *testing.T) {

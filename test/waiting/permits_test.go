@@ -2,6 +2,7 @@ package waiting
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -152,4 +153,26 @@ func TestPermitsGivenUp(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Clients that differ in k: the largest counts.
+func TestPermitsOfClientsThatDiffer(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		for _, n := range []int{1, 3} {
+			c := locktest.Config(redistest.URLs(locktest.SharedOf(t, binary, n))...)
+			name := fmt.Sprintf("%s/%d", t.Name(), n)
+			small, large := locktest.Open(t, c), locktest.Open(t, c)
+			for range 2 {
+				defer locktest.Unlock(t, locktest.TryLock(t, small, name, redlatch.WithPermits(2)))
+			}
+			third := locktest.TryLock(t, large, name, redlatch.WithPermits(3))
+			for k, client := range map[int]*redlatch.Client{2: small, 3: large} {
+				if _, err := locktest.TryInTime(t, client, name, redlatch.WithPermits(k)); !errors.Is(err, redlatch.ErrHeld) {
+					t.Errorf("a fourth, of %d: %v, want ErrHeld", k, err)
+				}
+			}
+			locktest.Unlock(t, third)
+		}
+	})
 }
