@@ -105,6 +105,9 @@ func newShard(slot uint16, masters []master) (*shard, error) {
 	return s, nil
 }
 
+// errMoving says that the slot's keys are at a server that is yet to get the slot.
+var errMoving = &admission.WaitError{Reason: "its slot is being moved"}
+
 // lookAtSlot asks the slot's master what admission depends on and, if whole is set, for the
 // master's record.
 func (n *Node) lookAtSlot(ctx context.Context, whole bool) (*evidence, error) {
@@ -134,12 +137,15 @@ func (n *Node) lookAtSlot(ctx context.Context, whole bool) (*evidence, error) {
 	case nodes.Array[0].Text != e.run():
 		return nil, errChanged
 	}
-	masters, _, err := parseMasters(nodes.Array[1].Text)
+	masters, myself, err := parseMasters(nodes.Array[1].Text)
 	if err != nil {
 		return nil, err
 	}
 	if e.shard, err = newShard(hashslot.Of(n.options.slotTag), masters); err != nil {
 		return nil, err
+	}
+	if e.shard.master.id != myself { // what is seen of this server says nothing of the one that has the slot
+		return nil, errMoving
 	}
 	record := n.shardKey(&e.shard.master)
 	home, values, err := n.inspectKeys(ctx, record)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/hashslot"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/storm"
@@ -26,6 +27,37 @@ func TestClusterReshardingLosesNoLock(t *testing.T) {
 			t.Parallel()
 			locktest.EachFlavor(t, func(t *testing.T, binary string) {
 				untilKept(t, func() error { return slotMoves(t, binary, target) })
+			})
+		})
+	}
+}
+
+// A slot is moved, and used after each of its keys: that it is not admitted where its keys are already, by one who sees them there, does
+// not count when the move is over. In the last slot of a master its record moves along.
+func TestClusterSlotIsUsedWhileItMoves(t *testing.T) {
+	t.Parallel()
+	for what, tag := range map[string]string{"a slot": storm.NameAt(0), "the last slot": hashslot.TagOf(5460)} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			locktest.EachFlavor(t, func(t *testing.T, binary string) {
+				c := newHurtCluster(t, binary, 0, locktest.TTL)
+				holder, other := locktest.Open(t, c.config), locktest.Open(t, c.config)
+				c.admit(t, holder)
+				name := func(what string) string { return "{" + tag + "}" + what }
+				locktest.Unlock(t, locktest.TryLock(t, other, name("used")))
+				held := locktest.TryLock(t, holder, name("held"), redlatch.WithoutRenewal())
+				must(t, c.MoveSlot(locktest.Within(t, locktest.Patience), storm.SlotOf(name("")), c.Masters[1], func(string) {
+					for range 3 {
+						if lock, err := other.TryLock(t.Context(), name("used")); err == nil {
+							_ = lock.Unlock(t.Context()) // some keys may be here, and some there
+						}
+						_ = held.Extend(t.Context(), locktest.TTL)
+					}
+				}))
+				if _, err := lockSoon(t, other, name("new")); err != nil {
+					t.Errorf("another lock in the slot: %v, want it granted at once", err)
+				}
+				locktest.Await(t, "the lock is extended", func() bool { return held.Extend(t.Context(), locktest.TTL) == nil })
 			})
 		})
 	}
