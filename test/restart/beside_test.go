@@ -16,6 +16,9 @@ func TestClientsThatDifferExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
 		servers := redistest.Nodes(t, 3, redistest.Options{Binary: binary, Users: []string{"app on >p ~* &* +@all"}})
+		for _, s := range servers {
+			redistest.NewReplica(t, s)
+		}
 		c := locktest.WithMaxTTL(locktest.WithQuarantine(redistest.URLs(servers)...), locktest.TTL)
 		locktest.Vouch(t, locktest.Open(t, c), "n0", "n1", "n2")
 		var users []string
@@ -29,11 +32,14 @@ func TestClientsThatDifferExcludeEachOther(t *testing.T) {
 			"`TTL`":         func(c *redlatch.Config) { c.TTL = c.MaxTTL / 2 },
 			"`MaxHold`":     func(c *redlatch.Config) { c.MaxHold = time.Hour / 2 },
 			"`NodeTimeout`": func(c *redlatch.Config) { c.NodeTimeout /= 2 },
-			"`Label`":       func(c *redlatch.Config) { c.Label = "another" },
-			"`Strict`":      func(c *redlatch.Config) { c.Strict = true },
-			"user":          func(c *redlatch.Config) { *c = locktest.Through(*c, users...) },
-			"address":       func(c *redlatch.Config) { *c = locktest.Through(*c, addresses...) },
-			"`Deployment`":  func(c *redlatch.Config) { c.Deployment += "-other" },
+			"`Replicas`": func(c *redlatch.Config) {
+				c.NodeTimeout, c.Replicas.Count, c.Replicas.Timeout = 400*time.Millisecond, 1, 300*time.Millisecond
+			},
+			"`Label`":      func(c *redlatch.Config) { c.Label = "another" },
+			"`Strict`":     func(c *redlatch.Config) { c.Strict = true },
+			"user":         func(c *redlatch.Config) { *c = locktest.Through(*c, users...) },
+			"address":      func(c *redlatch.Config) { *c = locktest.Through(*c, addresses...) },
+			"`Deployment`": func(c *redlatch.Config) { c.Deployment += "-other" },
 		} {
 			if said != "`Deployment`" && !strings.Contains(row, said) {
 				t.Errorf("the page does not name %s", said)
