@@ -80,3 +80,55 @@ func TestRestartFromBeforeAChange(t *testing.T) {
 		t.Error("a second holder, and docs/restarts.md does not say that it is possible where a server restarts with a record from before a change")
 	}
 }
+
+// A majority of the nodes forgets a change to a shorter MaxTTL, with its record: the others tell it the new settings, and nobody the
+// old ones. Or a majority restarts with the record from before a change to a longer MaxTTL, and the others cannot be asked. The page
+// says both.
+func TestMajorityForgetsAChange(t *testing.T) {
+	t.Parallel()
+	_, risks, _ := strings.Cut(restartsPage(t), "## What there is only your word for")
+	for said, longer := range map[string]bool{
+		"| A node forgets a change of the deployment":        false,
+		"or a majority was, and the others cannot be asked:": true,
+	} {
+		t.Run(said, func(t *testing.T) {
+			t.Parallel()
+			nodes := redistest.Nodes(t, 3)
+			small := locktest.WithQuarantine(redistest.URLs(nodes)...)
+			large := locktest.WithMaxTTL(small, locktest.TTL)
+			before, after := locktest.Open(t, large), locktest.Open(t, small)
+			if longer {
+				before, after = after, before
+			}
+			locktest.Vouch(t, before, small.Nodes...)
+			change := func() {
+				for _, node := range small.Nodes {
+					if err := after.Reset(t.Context(), node); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			var held *redlatch.Lock
+			next := after
+			if longer { // the lock is held under the settings of after the change
+				for _, s := range nodes[:2] {
+					locktest.Do(t, s, "SAVE")
+				}
+				change()
+				locktest.Vouch(t, after, small.Nodes...)
+				held, next = locktest.TryLock(t, after, "x", redlatch.WithoutRenewal()), before
+				nodes[2].Pause()
+			} else {
+				held = locktest.TryLock(t, before, "x", redlatch.WithoutRenewal())
+				change()
+			}
+			for _, s := range nodes[:2] {
+				locktest.KillAndRestart(t, s)
+			}
+			_, err := next.Lock(locktest.Within(t, locktest.RestartQuarantine+locktest.Patience), "x")
+			if err == nil && held.Err() == nil && !strings.Contains(risks, said) {
+				t.Error("a second holder, and docs/restarts.md does not say that it is possible")
+			}
+		})
+	}
+}
