@@ -48,7 +48,7 @@ func StartClusterWithReplicas(ctx context.Context, masters, replicasEach int, op
 	}
 	for i, s := range c.Replicas {
 		if err == nil {
-			err = c.follow(ctx, s, servers[i/replicasEach])
+			err = c.Follow(ctx, s, servers[i/replicasEach])
 		}
 	}
 	if err == nil {
@@ -158,6 +158,15 @@ func (c *Cluster) RestartEmpty(ctx context.Context, s *Server) error {
 	return s.RestartEmpty(ctx)
 }
 
+// RestartWith is Restart with the data that [Server.CopyData] has copied, in place of the member's own.
+func (c *Cluster) RestartWith(ctx context.Context, s *Server, from string) error {
+	s.Kill()
+	if err := mendShards(s.path("nodes.conf")); err != nil {
+		return err
+	}
+	return s.RestartWith(ctx, from)
+}
+
 var shardOf = regexp.MustCompile(`shard-id=[0-9a-f]+`)
 
 // mendShards gives each replica in a member's file the shard of its master.
@@ -226,9 +235,9 @@ func (c *Cluster) member(id string) (*Server, error) {
 	return nil, fmt.Errorf("redistest: no member of the cluster has the id %q", id)
 }
 
-// follow makes s, which has no slots, a replica of master, and waits until it has
+// Follow makes s, which has no slots, a replica of master, and waits until it has
 // its data.
-func (c *Cluster) follow(ctx context.Context, s, master *Server) error {
+func (c *Cluster) Follow(ctx context.Context, s, master *Server) error {
 	err := await(ctx, s.exited(), func(context.Context) (bool, error) {
 		_, err := s.Do("CLUSTER", "REPLICATE", c.ids[master]) // an error until it knows the master
 		return err == nil, err
