@@ -41,7 +41,7 @@ func (c *Client) Admit(ctx context.Context, address string) error {
 // Before you change the set of nodes, stop all clients of the old set, on every machine. A majority
 // of the old set and a majority of the new one need not have a node in common, so a lock may have
 // two holders while old locks are held. The quarantine waits for the locks of clients that died; a
-// client that was not stopped goes on extending what it holds on nodes that were not reset.
+// client that was not stopped goes on locking, and extending what it holds, on nodes that were not reset.
 //
 // Reset waits for the node, or until ctx is done or the client is closed. The error wraps ErrInvalid
 // if the client has no such node, and ErrClosed if it is closed. Otherwise it says why the node was

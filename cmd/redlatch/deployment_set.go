@@ -181,7 +181,7 @@ func (p *plan) lines() []string {
 	lines = append(lines, "clients with the old settings are refused from then on: restart them with the new ones")
 	if p.otherSet {
 		lines = append(lines, "the set of nodes changes: first stop every client with the old nodes, on every machine",
-			"a client that is not stopped goes on extending the lock that it holds, which can then get a second holder")
+			"a client that is not stopped goes on locking, and extending its locks, which can then get a second holder")
 	}
 	return lines
 }

@@ -57,7 +57,7 @@ func (a *admitCmd) confirm(cfg redlatch.Config, out *printer) error {
 	lines := []string{
 		fmt.Sprintf("%s will record the deployment %q with the nodes %s and %s", strings.Join(nodeTexts(a.Node, cfg.Nodes), " "), cfg.Deployment, strings.Join(nodeTexts(cfg.Nodes, cfg.Nodes), " "), settingsOf(cfg)),
 		"first stop every client with other settings, on every machine",
-		"a client that is not stopped goes on extending the lock that it holds, which can then get a second holder",
+		"a client that is not stopped goes on locking, and extending its locks, which can then get a second holder",
 	}
 	if a.NoQuarantine {
 		lines = append(lines, "then wait for the longest TTL that they used: with --no-quarantine the nodes vote at once")

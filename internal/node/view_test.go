@@ -303,7 +303,7 @@ func TestViewIsRefreshed(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(viewRenew - 1 - time.Since(v.now.began.Mono))
 		refresh("a moment ago", 1)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		v.set(func() { v.silent = map[string]bool{"c": true} })
 		refresh("later", 2)
 		time.Sleep(viewRenew)

@@ -24,12 +24,12 @@ import (
 	"github.com/redlatch/redlatch/internal/storm"
 )
 
-var chains = flag.Int("chains", 2, "how many chains of events TestClusterChains runs, beside each other")
+var chains = flag.Int("chains", 2, "how many chains of events TestClusterStormOfEvents runs, beside each other")
 
 // What happens to a Cluster comes in chains: a slot moves, a replica that lags takes its new master's place, then the slot
 // moves back. After any of them a lock that was forgotten goes to nobody else while it is held, and its token is not
 // given again.
-func TestClusterChains(t *testing.T) {
+func TestClusterStormOfEvents(t *testing.T) {
 	t.Parallel()
 	base, flavors := seed.Of(t), redistest.Flavors()
 	for i := range *chains {
