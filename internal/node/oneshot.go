@@ -234,18 +234,17 @@ func (n *Node) write(ctx context.Context, args ...string) (driver.Reply, error) 
 // agrees returns an error where this client's settings are not the deployment's, as far as the client has
 // read these not long ago.
 func (n *Node) agrees(ctx context.Context) error {
-	connect := n.Connect
-	if seen := n.link.seen.Load(); seen != nil && n.options.Clock.Now().Since(seen.at) > agreeLimit {
-		connect = n.connectAnew
+	for range maxLooks {
+		if n.connected() {
+			if seen := n.link.seen.Load(); n.options.Clock.Now().Since(seen.at) <= agreeLimit {
+				return seen.refusal
+			}
+		}
+		if err := n.connectAnew(ctx); err != nil {
+			return err
+		}
 	}
-	if err := connect(ctx); err != nil {
-		return err
-	}
-	seen := n.link.seen.Load()
-	if n.options.Clock.Now().Since(seen.at) > agreeLimit { // an inspection has come between, which has not compared yet
-		return errAdmissionChanges
-	}
-	return seen.refusal
+	return errAdmissionChanges // inspections come between, which have not compared yet
 }
 
 // agreeLimit is how old what a client knows of the deployment may be when a vote is sent that does not
