@@ -25,6 +25,7 @@ type shardServer struct {
 	received    int64
 	promoted    bool
 	flushed     bool
+	lagged      bool // it may lack the last writes
 	epoch       int64
 	data, stale map[uint16]slotData // stale is what its replica has
 }
@@ -46,8 +47,10 @@ type clusterWorld struct {
 		lock  int
 		until int64
 	}
-	log    func(string, ...any)
-	grants int
+	// allAnswer: no master that is asked fails to answer.
+	allAnswer bool
+	log       func(string, ...any)
+	grants    int
 }
 
 func newClusterWorld(seed uint64, log func(string, ...any)) *clusterWorld {
@@ -106,7 +109,7 @@ func (w *clusterWorld) examine(client int, slot uint16, vouched bool) bool {
 			continue
 		}
 		e.Shard.Masters++
-		if w.rng.IntN(5) == 0 { // it cannot be asked
+		if w.rng.IntN(5) == 0 && !w.allAnswer { // it cannot be asked
 			all = false
 			continue
 		}
@@ -186,19 +189,17 @@ func (w *clusterWorld) event() error {
 	slot := uint16(w.rng.IntN(clusterSlots))
 	i, to := w.owner[slot], w.rng.IntN(3)
 	s := w.masters[i]
-	kind := w.rng.IntN(24)
-	if kind > 11 {
+	kind := w.rng.IntN(25)
+	if kind > 12 {
 		return w.vote(w.rng.IntN(2), slot)
+	}
+	if kind == 5 || kind == 8 {
+		w.rest()
 	}
 	w.log("%d: event %d, slot %d, master %d, other %d", w.now, kind, slot, i, to)
 	switch kind {
 	case 0, 1: // moved, with its keys
-		if to != i {
-			w.masters[to].data[slot] = s.data[slot]
-			delete(s.data, slot)
-			w.owner[slot] = to
-			w.bump(to)
-		}
+		return w.move(slot, to)
 	case 2: // given away without its keys, by a master that lives
 		if to != i {
 			delete(s.data, slot)
@@ -220,21 +221,16 @@ func (w *clusterWorld) event() error {
 	case 4, 5, 6: // restarts: empty, as the replica has it, with all
 		data := []map[uint16]slotData{nil, s.stale, s.data}[kind-4]
 		w.masters[i] = w.start(data)
-		w.masters[i].epoch = s.epoch
+		w.masters[i].epoch, w.masters[i].lagged = s.epoch, kind == 5
 	case 7: // its replica, which may lag, takes its place
-		w.masters[i] = w.start(s.stale)
-		w.masters[i].started = s.started - int64(w.rng.IntN(50))
-		w.masters[i].promoted, w.masters[i].received, w.masters[i].epoch = true, 100, s.epoch
-		w.bump(i)
+		w.promote(i)
 	case 8: // and back again: one process, with what it had replicated
-		s.data, s.repl, s.promoted, s.received = maps.Clone(s.stale), w.id(), true, s.received+100
+		s.data, s.repl, s.promoted, s.received, s.lagged = maps.Clone(s.stale), w.id(), true, s.received+100, true
 		w.bump(i)
 	case 9: // FLUSHALL
 		s.data, s.flushed = make(map[uint16]slotData), true
 	case 10:
-		for _, s := range w.masters {
-			s.stale = maps.Clone(s.data)
-		}
+		w.replicate()
 	case 11: // an operator vouches, who knows that no lock is held
 		held := slices.ContainsFunc(w.truth[:], func(t struct {
 			lock  int
@@ -245,8 +241,61 @@ func (w *clusterWorld) event() error {
 		if !held {
 			w.examine(0, slot, true)
 		}
+	case 12: // moved and used; the replica that lacks that takes the place, and the slot moves on, or back
+		if err := w.move(slot, to); err != nil {
+			return err
+		}
+		w.replicate()
+		if err := w.vote(0, slot); err != nil {
+			return err
+		}
+		w.promote(to)
+		w.pass()
+		return w.move(slot, w.rng.IntN(3))
 	}
 	return nil
+}
+
+// move moves a slot with its keys. Where its master may lack the last writes, a client uses the slot before: else there is
+// only a word for it.
+func (w *clusterWorld) move(slot uint16, to int) error {
+	from := w.masters[w.owner[slot]]
+	if from == w.masters[to] {
+		return nil
+	}
+	if from.lagged {
+		w.allAnswer = true
+		err := w.vote(0, slot)
+		if w.allAnswer = false; err != nil {
+			return err
+		}
+	}
+	w.masters[to].data[slot] = from.data[slot]
+	delete(from.data, slot)
+	w.owner[slot] = to
+	w.bump(to)
+	return nil
+}
+
+// promote has a master's replica, which may lag, take its place.
+func (w *clusterWorld) promote(i int) {
+	w.rest()
+	s := w.masters[i]
+	w.masters[i] = w.start(s.stale)
+	w.masters[i].started = s.started - int64(w.rng.IntN(50))
+	w.masters[i].promoted, w.masters[i].received, w.masters[i].epoch, w.masters[i].lagged = true, 100, s.epoch, true
+	w.bump(i)
+}
+
+// rest waits for as long as whole seconds may hide whether a master lost anything before or after the last vote: there is only
+// a word for that.
+func (w *clusterWorld) rest() { w.now += 3 }
+
+// replicate has all replicas catch up.
+func (w *clusterWorld) replicate() {
+	for _, s := range w.masters {
+		s.stale = maps.Clone(s.data)
+	}
 }
 
 // For any sequence of what befalls a Cluster: no lock is granted in a slot while one of before
