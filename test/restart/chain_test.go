@@ -37,19 +37,20 @@ func TestChainsOfEvents(t *testing.T) {
 			for range 1 + c.rng.IntN(3) {
 				c.happens(c.before)
 			}
-			var renewed []redlatch.Option
+			var options []redlatch.Option
 			if nodes > 1 || c.rng.IntN(2) == 0 { // renewed, it may stay on a majority for ever
-				renewed = append(renewed, redlatch.WithoutRenewal())
+				options = append(options, redlatch.WithoutRenewal())
 			}
 			var held *redlatch.Lock
 			locktest.Await(t, "a lock is acquired", func() bool {
 				var err error
-				held, err = c.client.TryLock(t.Context(), "name", renewed...)
+				held, err = c.client.TryLock(t.Context(), "name", options...)
 				return err == nil
 			})
 			c.happened = append(c.happened, "a lock")
+			next := storm.NewSuccessors(t, held)
 			if c.rng.IntN(2) == 0 {
-				c.asks(held)
+				next.Ask(locktest.Open(t, c.config))
 			}
 			for range 1 + nodes/2 {
 				c.happens(c.losses)
@@ -57,7 +58,7 @@ func TestChainsOfEvents(t *testing.T) {
 			if c.rng.IntN(2) == 0 {
 				c.happens(c.any)
 			}
-			c.goesToNobodyElse(held)
+			c.goesToNobodyElse(next)
 		})
 	}
 }
@@ -73,8 +74,6 @@ type chain struct {
 	losses, any  []event
 	before       []event // what may happen while nobody has the lock
 	happened     []string
-	asked        <-chan struct{} // closed when meanwhile is set; nil if nobody asks
-	meanwhile    *handOver       // the lock of the client that asked while things happened
 }
 
 // chainNode is a node's server, and another one that follows it, or that it follows.
@@ -166,70 +165,12 @@ func (c *chain) cutOff() *redlatch.Client {
 	return locktest.Open(c.T, locktest.Through(c.config, urls...))
 }
 
-// asks has another client ask for the lock, again and again while things happen, until it gets it.
-func (c *chain) asks(held *redlatch.Lock) {
-	client, over := locktest.Open(c.T, c.config), make(chan struct{})
-	go func() {
-		defer close(over)
-		for c.Context().Err() == nil {
-			if c.meanwhile = c.tries(client, held); c.meanwhile != nil {
-				return
-			}
-			storm.Rest(c.Context(), time.Millisecond)
-		}
-	}()
-	c.asked = over
-}
-
-// handOver is the lock that another client got after held.
-type handOver struct {
-	at    time.Time
-	token uint64
-	left  time.Duration // of the former holder's time
-}
-
-// tries has the client try once, and returns nil if it does not get the lock.
-func (c *chain) tries(client *redlatch.Client, held *redlatch.Lock) *handOver {
-	lock, err := client.TryLock(c.Context(), held.Name())
-	if err != nil {
-		return nil
-	}
-	h := &handOver{at: time.Now(), token: lock.Token()}
-	if held.Err() == nil {
-		h.left = time.Until(held.Until())
-	}
-	_ = lock.Unlock(c.Context()) // what it returns depends on the events
-	return h
-}
-
 // goesToNobodyElse has others ask for the lock until one gets it: not before held is over, and with a greater token.
-func (c *chain) goesToNobodyElse(held *redlatch.Lock) {
+func (c *chain) goesToNobodyElse(next *storm.Successors) {
 	c.Helper()
 	clients := []*redlatch.Client{c.idle, locktest.Open(c.T, c.config), c.cutOff()}
-	var next *handOver
-	locktest.Await(c.T, "another client gets the lock", func() bool {
-		for _, client := range clients {
-			if next = c.tries(client, held); next != nil {
-				return true
-			}
-		}
-		return false
-	})
-	hands, last := []*handOver{next}, held.Token()
-	if c.asked != nil {
-		<-c.asked
-		hands = append(hands, c.meanwhile)
-	}
-	slices.SortFunc(hands, func(a, b *handOver) int { return a.at.Compare(b.at) })
+	locktest.Await(c.T, "another client gets the lock", func() bool { return slices.ContainsFunc(clients, next.Try) })
 	what := strings.Join(c.happened, "; ")
-	for _, h := range hands {
-		if h.left > 0 {
-			c.Errorf("after %s: two holders, the first for another %v", what, h.left)
-		}
-		if h.token <= last {
-			c.Errorf("after %s: token %d after %d", what, h.token, last)
-		}
-		last = h.token
-	}
+	next.Judge(what)
 	c.Log(what)
 }

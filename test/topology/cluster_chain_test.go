@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -40,9 +39,11 @@ func TestClusterStormOfEvents(t *testing.T) {
 			for range 1 + c.rng.IntN(2) {
 				c.happens(c.before)
 			}
-			held := c.holds()
+			c.holds()
+			next := storm.NewSuccessors(t, c.held)
 			if c.rng.IntN(2) == 0 {
-				c.asks(held)
+				c.happened = append(c.happened, "somebody asks")
+				next.Ask(locktest.Open(t, c.config))
 			}
 			if c.rng.IntN(2) == 0 {
 				c.happens(c.any)
@@ -51,7 +52,7 @@ func TestClusterStormOfEvents(t *testing.T) {
 			if c.rng.IntN(2) == 0 {
 				c.happens(c.any)
 			}
-			c.goesToNobodyElse(held)
+			c.goesToNobodyElse(next)
 		})
 	}
 }
@@ -75,23 +76,12 @@ type clusterChain struct {
 	losses, any []event
 	before      []event // what may happen while nobody has the lock
 	happened    []string
-
-	asking sync.WaitGroup
-	mu     sync.Mutex // guards hands
-	hands  []handOver
 }
 
 // event is something that happens to the Cluster.
 type event struct {
 	name string
 	do   func()
-}
-
-// handOver is the lock that another client got.
-type handOver struct {
-	at    time.Time
-	token uint64
-	left  time.Duration // of the former holder's time
 }
 
 // newClusterChain starts a Cluster that has voted and has been up for longer than its quarantine.
@@ -148,19 +138,18 @@ func (c *clusterChain) redis(s *redistest.Server, args ...string) any {
 }
 
 // holds has the client lock the name.
-func (c *clusterChain) holds() *redlatch.Lock {
+func (c *clusterChain) holds() {
 	c.Helper()
-	var renewed []redlatch.Option
+	var options []redlatch.Option
 	if c.rng.IntN(2) == 0 {
-		renewed = append(renewed, redlatch.WithoutRenewal())
+		options = append(options, redlatch.WithoutRenewal())
 	}
 	locktest.Await(c.T, "a lock is acquired", func() bool {
 		var err error
-		c.held, err = c.client.TryLock(c.Context(), c.name, renewed...)
+		c.held, err = c.client.TryLock(c.Context(), c.name, options...)
 		return err == nil
 	})
-	c.happened = append(c.happened, fmt.Sprintf("a lock (renewed: %t)", renewed == nil))
-	return c.held
+	c.happened = append(c.happened, fmt.Sprintf("a lock (renewed: %t)", options == nil))
 }
 
 // uses has clients use the lock's slot, until the master that has it has answered each of them.
@@ -177,61 +166,19 @@ func (c *clusterChain) uses() {
 	}
 }
 
-// asks has another client ask for the lock while things happen, until it gets it.
-func (c *clusterChain) asks(held *redlatch.Lock) {
-	client := locktest.Open(c.T, c.config)
-	c.happened = append(c.happened, "somebody asks")
-	c.asking.Go(func() {
-		for c.Context().Err() == nil && !c.tries(client, held) {
-			storm.Rest(c.Context(), time.Millisecond)
-		}
-	})
-}
-
-// tries has the client try once, and reports whether it got the lock.
-func (c *clusterChain) tries(client *redlatch.Client, held *redlatch.Lock) bool {
-	lock, err := client.TryLock(c.Context(), held.Name())
-	if err != nil {
-		return false
-	}
-	defer lock.Unlock(c.Context()) // what it returns depends on the events
-	h := handOver{at: time.Now(), token: lock.Token()}
-	if held.Err() == nil {
-		h.left = time.Until(held.Until())
-	}
-	if lock.Err() != nil {
-		return false // others may have had it since
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.hands = append(c.hands, h)
-	return true
-}
-
 // goesToNobodyElse has others ask for the lock until one gets it: not before held is over, and with a greater token.
 // A lock that is still held after a while is released.
-func (c *clusterChain) goesToNobodyElse(held *redlatch.Lock) {
+func (c *clusterChain) goesToNobodyElse(next *storm.Successors) {
 	c.Helper()
 	over := time.Now().Add(chainTTL + time.Duration(c.rng.Int64N(int64(c.d))))
 	clients := []*redlatch.Client{c.idle, locktest.Open(c.T, c.config), c.cutOff()}
 	locktest.Await(c.T, "another client gets the lock after "+strings.Join(c.happened, "; "), func() bool {
-		if time.Now().After(over) && held.Err() == nil {
-			_ = held.Unlock(c.Context())
+		if time.Now().After(over) && c.held.Err() == nil {
+			_ = c.held.Unlock(c.Context())
 		}
-		return slices.ContainsFunc(clients, func(client *redlatch.Client) bool { return c.tries(client, held) })
+		return slices.ContainsFunc(clients, next.Try)
 	})
-	c.asking.Wait()
-	slices.SortFunc(c.hands, func(a, b handOver) int { return a.at.Compare(b.at) })
-	what, last := strings.Join(c.happened, "; "), held.Token()
-	for _, h := range c.hands {
-		if h.left > 0 {
-			c.Errorf("after %s: two holders, the first for another %v", what, h.left)
-		}
-		if h.token <= last {
-			c.Errorf("after %s: token %d after %d", what, h.token, last)
-		}
-		last = h.token
-	}
+	next.Judge(strings.Join(c.happened, "; "))
 }
 
 // cutOff returns a client to which one command in three is lost, or its answer.
