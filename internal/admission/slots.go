@@ -141,14 +141,34 @@ func (e *Evidence) whyNew(a Agreement) string {
 	return "nobody has known for long enough that its master has the slot, with all that was in it"
 }
 
-// Source returns the run of the other server at which clients of a wrote a slot's admission key; "" where that was this
-// server, or others wrote the key.
-func (e *Evidence) Source(a Agreement, key string) (run string) {
+// Foreign reports whether a slot's admission key was written by clients of a at another server.
+func (e *Evidence) Foreign(a Agreement, key string) bool {
 	source, _, ok := parseKey(a, key)
-	if !ok || source.Run == e.Run {
-		return ""
+	return ok && source.Run != e.Run
+}
+
+// Master is another master of the Cluster.
+type Master struct {
+	Server
+	Now      int64 // its clock in seconds, read after that of the slot's master
+	Answered bool
+}
+
+// Came sets whether the slot was brought with its admission key, or that key is stale, by what the other masters say.
+func (e *Evidence) Came(a Agreement, key string, others []Master) {
+	if !e.Foreign(a, key) {
+		return
 	}
-	return source.Run
+	source, _, _ := parseKey(a, key)
+	e.Shard.Stale = true // unless the master that wrote the key is what it was then, or has perhaps not answered
+	for _, m := range others {
+		if !m.Answered {
+			e.Shard.Stale = false
+		} else if m.Run == source.Run {
+			e.Shard.Brought, e.Shard.Stale = e.BroughtFrom(a, key, m.Server, m.Now), !e.MayBeBroughtFrom(a, key, m.Server, m.Now)
+			return
+		}
+	}
 }
 
 // BroughtFrom reports whether a slot came here, with its admission key, from a server that is

@@ -102,7 +102,7 @@ func (w *clusterWorld) examine(client int, slot uint16, vouched bool) bool {
 		Shard:  &Shard{Slot: slot, Held: held, Epoch: s.epoch, Masters: 1},
 	}
 	e.Record, _ = ParseRecord("", s.data[home].record)
-	source, stale, all := e.Source(w.a, s.data[slot].key), false, true
+	var others []Master
 	for j, other := range w.masters {
 		held, home := w.held(j)
 		if j == i || held == nil {
@@ -110,7 +110,7 @@ func (w *clusterWorld) examine(client int, slot uint16, vouched bool) bool {
 		}
 		e.Shard.Masters++
 		if w.rng.IntN(5) == 0 && !w.allAnswer { // it cannot be asked
-			all = false
+			others = append(others, Master{})
 			continue
 		}
 		if other.data[home].record == "" {
@@ -118,12 +118,9 @@ func (w *clusterWorld) examine(client int, slot uint16, vouched bool) bool {
 		} else {
 			e.Others.Same++
 		}
-		e.Shard.Brought = e.Shard.Brought || e.BroughtFrom(w.a, s.data[slot].key, other.server(), w.clock(other))
-		if text(other.run) == source {
-			stale, all = !e.MayBeBroughtFrom(w.a, s.data[slot].key, other.server(), w.clock(other)), false
-		}
+		others = append(others, Master{Server: other.server(), Now: w.clock(other), Answered: true})
 	}
-	e.Shard.Stale = source != "" && (stale || all)
+	e.Came(w.a, s.data[slot].key, others)
 	d := Decide(w.a, e)
 	w.log("%d: client %d examines slot %d at %d (run %d): outcome %d, %v", w.now, client, slot, i, s.run, d.Outcome, d.Err)
 	r := &Record{Nodes: map[string]string{"a": "", "b": "", "c": ""}, MaxTTLMS: w.a.MaxTTL.Milliseconds()}

@@ -203,23 +203,15 @@ func (n *Node) peers(ctx context.Context, s *shard) []peer {
 func (n *Node) completeShard(ctx context.Context, a admission.Agreement, seen *evidence) admission.Evidence {
 	e, s := seen.of(n.options.Strict), seen.shard
 	e.Shard = &admission.Shard{Slot: s.slot, Held: s.master.held, Epoch: s.master.epoch, Masters: 1 + len(s.others)}
-	source := e.Source(a, seen.marker)
-	if !e.NeedsOthers() && source == "" {
+	if !e.NeedsOthers() && !e.Foreign(a, seen.marker) {
 		return e
 	}
-	stale, all := false, true // all: all have answered, and none wrote the key
+	var masters []admission.Master
 	for _, p := range n.peers(ctx, s) {
 		n.count(&e.Others, a, n.options.Index, p.record, p.err)
-		if p.err != nil {
-			all = false
-			continue
-		}
-		e.Shard.Brought = e.Shard.Brought || e.BroughtFrom(a, seen.marker, p.server, p.now)
-		if p.server.Run == source {
-			stale, all = !e.MayBeBroughtFrom(a, seen.marker, p.server, p.now), false
-		}
+		masters = append(masters, admission.Master{Server: p.server, Now: p.now, Answered: p.err == nil})
 	}
-	e.Shard.Stale = source != "" && (stale || all)
+	e.Came(a, seen.marker, masters)
 	return e
 }
 
