@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"math/big"
+	"net"
 	"testing"
 	"time"
 
@@ -51,6 +52,9 @@ func TestCertificateIsNotAccepted(t *testing.T) {
 				must(t, conn, "PING")
 				good = strange(t)
 				conn.leave(func(string) bool { return true })
+				for ctx, left := within(t, patience), error(net.ErrClosed); errors.Is(left, net.ErrClosed); {
+					_, left = conn.Do(ctx, "PING") // it may still go by the connection that was left
+				}
 				notAccepted(t, conn)
 				continue
 			}
