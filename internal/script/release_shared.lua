@@ -13,11 +13,14 @@ local at = under and instant(key, readers, now)
 local ours = under and ends(readers, ARGV[1]) > at
 if ours then
   raise(KEYS[2], seen[3], ARGV[2], ARGV[3])
-  redis.call('ZREM', readers, ARGV[1])
-  local last = redis.call('ZRANGE', readers, -1, -1)[1]
-  local rest = last and ends(readers, last) - at or 0
+  -- While a Cluster's slot is being moved, the server ends a script that asks for a key which is not there: the last
+  -- reader's hold is not taken out before the key is deleted.
+  local last = redis.call('ZRANGE', readers, -2, -1)
+  local other = last[#last] ~= ARGV[1] and last[#last] or last[#last - 1]
+  local rest = other and ends(readers, other) - at or 0
   -- rule: marker-lasts-longest
   if rest > 0 then
+    redis.call('ZREM', readers, ARGV[1])
     redis.call('PEXPIRE', key, rest)
     redis.call('PEXPIRE', readers, rest)
   else

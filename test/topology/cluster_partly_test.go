@@ -18,53 +18,21 @@ import (
 func TestClusterQueueMovesBeforeTheLock(t *testing.T) {
 	t.Parallel()
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
-		c := &hurtCluster{
-			Cluster: redistest.NewClusterWithReplicas(t, 3, 0, redistest.Options{Binary: binary}),
-			config:  redlatch.Config{TTL: locktest.TTL, MaxTTL: locktest.TTL, NodeTimeout: time.Second, Deployment: storm.NameAt(2)},
-		}
-		c.config.Nodes = []string{clusterURL(c.Masters) + "#" + storm.Node}
-		from, to := c.Masters[0], c.Masters[1]
-		client, other, name := locktest.Open(t, c.config), locktest.Open(t, c.config), storm.NameAt(0)
-		c.admit(t, client)
-		wait := func(options ...redlatch.Option) (out <-chan locktest.Outcome, waits <-chan struct{}) {
-			report, waits := locktest.WhenWaiting(nil)
-			return locktest.LockIn(locktest.Within(t, locktest.Patience), other, name, append(options, report)...), waits
-		}
-		reader := locktest.TryLock(t, client, name, redlatch.WithShared())
-		writer, waits := wait()
-		<-waits
-		slot := strconv.Itoa(storm.SlotOf(name))
-		queued := func() (keys []string) {
-			for _, key := range locktest.Do(t, from, "CLUSTER", "GETKEYSINSLOT", slot, "100").([]any) {
-				if k := key.(string); strings.Contains(k, ":queue:") || strings.Contains(k, ":heartbeats:") {
-					keys = append(keys, k)
-				}
-			}
-			return keys
-		}
-		locktest.Await(t, "the writer is in the queue", func() bool { return len(queued()) == 2 })
-		locktest.Do(t, to, "CLUSTER", "SETSLOT", slot, "IMPORTING", locktest.Do(t, from, "CLUSTER", "MYID").(string))
-		locktest.Do(t, from, "CLUSTER", "SETSLOT", slot, "MIGRATING", locktest.Do(t, to, "CLUSTER", "MYID").(string))
-		for _, key := range queued() {
-			locktest.Do(t, from, "MIGRATE", "127.0.0.1", strconv.Itoa(to.Port()), key, "0", "5000")
-		}
-
-		late, waits := wait(redlatch.WithShared())
+		m := newPartlyMoved(t, binary)
+		late, waits := m.wait(t, redlatch.WithShared())
 		select {
 		case <-waits:
 		case out := <-late:
 			t.Fatalf("who came late waits no more: %v", out.Err)
 		}
-		if err := reader.Unlock(t.Context()); err != nil && !errors.Is(err, redlatch.ErrNoQuorum) {
-			t.Errorf("the release: %v", err)
-		}
-		must(t, c.MoveSlot(locktest.Within(t, locktest.Patience), storm.SlotOf(name), to, nil))
+		m.unlock(t)
+		m.move(t)
 		for range 2 {
 			select {
-			case out := <-writer:
+			case out := <-m.writer:
 				must(t, out.Err)
 				locktest.Unlock(t, out.Lock)
-				writer = nil
+				m.writer = nil
 			case out := <-late:
 				must(t, out.Err)
 				locktest.Unlock(t, out.Lock)
@@ -72,6 +40,82 @@ func TestClusterQueueMovesBeforeTheLock(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The last reader releases there, and the server ends the script when it comes to the queue. The writer that waits gets the
+// lock when the slot is moved, and not as late as the reader's time ends.
+func TestClusterReaderLeavesAPartlyMovedSlot(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		m := newPartlyMoved(t, binary)
+		m.unlock(t)
+		m.move(t)
+		out := <-m.writer // within less than a TTL
+		must(t, out.Err)
+		locktest.Unlock(t, out.Lock)
+	})
+}
+
+// partlyMoved is a Cluster of which a slot is being moved. The wait queue, in which a writer is, has gone before the lock that a
+// reader has.
+type partlyMoved struct {
+	*hurtCluster
+	reader *redlatch.Lock
+	other  *redlatch.Client
+	writer <-chan locktest.Outcome
+}
+
+func newPartlyMoved(t *testing.T, binary string) *partlyMoved {
+	t.Helper()
+	c := &hurtCluster{
+		Cluster: redistest.NewClusterWithReplicas(t, 3, 0, redistest.Options{Binary: binary}),
+		config:  redlatch.Config{TTL: locktest.TTL, MaxTTL: locktest.TTL, NodeTimeout: time.Second, Deployment: storm.NameAt(2)},
+	}
+	c.config.Nodes = []string{clusterURL(c.Masters) + "#" + storm.Node}
+	m := &partlyMoved{hurtCluster: c, other: locktest.Open(t, c.config)}
+	from, to, client := c.Masters[0], c.Masters[1], locktest.Open(t, c.config)
+	c.admit(t, client)
+	m.reader = locktest.TryLock(t, client, storm.NameAt(0), redlatch.WithShared())
+	writer, waits := m.wait(t)
+	<-waits
+	m.writer = writer
+	slot := strconv.Itoa(storm.SlotOf(storm.NameAt(0)))
+	queued := func() (keys []string) {
+		for _, key := range locktest.Do(t, from, "CLUSTER", "GETKEYSINSLOT", slot, "100").([]any) {
+			if k := key.(string); strings.Contains(k, ":queue:") || strings.Contains(k, ":heartbeats:") {
+				keys = append(keys, k)
+			}
+		}
+		return keys
+	}
+	locktest.Await(t, "the writer is in the queue", func() bool { return len(queued()) == 2 })
+	locktest.Do(t, to, "CLUSTER", "SETSLOT", slot, "IMPORTING", locktest.Do(t, from, "CLUSTER", "MYID").(string))
+	locktest.Do(t, from, "CLUSTER", "SETSLOT", slot, "MIGRATING", locktest.Do(t, to, "CLUSTER", "MYID").(string))
+	for _, key := range queued() {
+		locktest.Do(t, from, "MIGRATE", "127.0.0.1", strconv.Itoa(to.Port()), key, "0", "5000")
+	}
+	return m
+}
+
+// wait has the other client wait for the lock, for less than the reader's TTL.
+func (m *partlyMoved) wait(t *testing.T, options ...redlatch.Option) (out <-chan locktest.Outcome, waits <-chan struct{}) {
+	t.Helper()
+	report, waits := locktest.WhenWaiting(nil)
+	return locktest.LockIn(locktest.Within(t, locktest.Patience), m.other, storm.NameAt(0), append(options, report)...), waits
+}
+
+// unlock has the reader release, which the server may not do to the end.
+func (m *partlyMoved) unlock(t *testing.T) {
+	t.Helper()
+	if err := m.reader.Unlock(t.Context()); err != nil && !errors.Is(err, redlatch.ErrNoQuorum) {
+		t.Errorf("the release: %v", err)
+	}
+}
+
+// move moves the rest of the slot.
+func (m *partlyMoved) move(t *testing.T) {
+	t.Helper()
+	must(t, m.MoveSlot(locktest.Within(t, locktest.Patience), storm.SlotOf(storm.NameAt(0)), m.Masters[1], nil))
 }
 
 // A Cluster that needs all its slots, as it does unless told otherwise, does nothing in any of them while a master is away.
