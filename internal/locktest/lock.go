@@ -40,20 +40,30 @@ func Within(t *testing.T, d time.Duration) context.Context {
 }
 
 // TryLock locks what is free. Where nodes of a busy machine did not answer in time it tries
-// again, until what the last try left is gone.
+// again, until what the last try left is gone. A call makes several tries where the votes are split, as by what the
+// try before left on a node.
 func TryLock(t *testing.T, c redlatch.Locker, name string, options ...redlatch.Option) *redlatch.Lock {
 	t.Helper()
-	deadline := time.Now().Add(Patience)
+	start := time.Now()
+	deadline := start.Add(Patience)
 	for busy := false; ; {
 		lock, err := c.TryLock(t.Context(), name, options...)
 		if err == nil {
 			return lock
 		}
-		if busy = busy || Late(err); !busy || !Late(err) && !errors.Is(err, redlatch.ErrHeld) || time.Now().After(deadline) {
+		left := errors.Is(err, redlatch.ErrHeld) && (busy || heldSince(t, err, start))
+		if busy = busy || Late(err); !left && !Late(err) || time.Now().After(deadline) {
 			t.Fatal(err)
 		}
 		storm.Rest(t.Context(), time.Millisecond)
 	}
+}
+
+// heldSince reports whether the holder that err names came after start, to the millisecond.
+func heldSince(t *testing.T, err error, start time.Time) bool {
+	t.Helper()
+	holder, _, ok := FailureOf(t, err).Holder()
+	return ok && !holder.Since.Before(start.Truncate(time.Millisecond))
 }
 
 // TryInTime is TryLock, again where nodes of a busy machine were late, and until what that try
@@ -67,11 +77,7 @@ func TryInTime(t *testing.T, c redlatch.Locker, name string, options ...redlatch
 		if err == nil || time.Now().After(deadline) {
 			return lock, err
 		}
-		own := false
-		if busy && errors.Is(err, redlatch.ErrHeld) {
-			holder, _, ok := FailureOf(t, err).Holder()
-			own = ok && !holder.Since.Before(start.Truncate(time.Millisecond))
-		}
+		own := busy && errors.Is(err, redlatch.ErrHeld) && heldSince(t, err, start)
 		if busy = busy || Late(err); !own && !Late(err) {
 			return nil, err
 		}
