@@ -70,23 +70,21 @@ SOAKED := cmd/redlatch|cmd/redlatch-torture(/.*)?|interop|test/restart|test/topo
 # These take the processors, and nothing in them is ever late. The others mostly wait.
 COMPUTING := internal/sim(/.*)?
 
-# Tests that wait for servers run one package for each two processors, under the race detector and beside that without it:
-# with more at once the processors make answers late, and nothing is done sooner.
-PACKAGES_AT_ONCE = $$((($$(nproc) + 1) / 2))
+# What takes the longest comes first, so that nothing is left for one processor at the end.
+LONGEST := ./cmd/redlatch/... ./zookeeper ./cmd/redlatch-torture/...
 
 # tested runs go test, with the arguments given first, on the packages whose paths in the repository
-# match (-E) or do not match (-vE) the pattern. There must be some. lint vets them. The tool's tests take
-# the longest and mostly wait: they are the first of those.
-tested = @all=$$(go list ./cmd/redlatch/... $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))) && \
+# match (-E) or do not match (-vE) the pattern. There must be some. lint vets them.
+tested = @all=$$(go list $(LONGEST) $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))) && \
 	some=$$(echo "$$all" | grep $(2) '^[^/]+/[^/]+/[^/]+/($(3))$$') && set -x && MAKEFLAGS= go test $(1) -vet=off -count=1 -timeout 1h $$some
 
 # At its end a process would sleep for a second, in which others may race; here nothing goes on in it.
 race-waiting: export GORACE := atexit_sleep_ms=50
 race-waiting:
-	$(call tested,-race -p $(PACKAGES_AT_ONCE),-vE,$(PLAIN)|$(PROGRAMS)|$(SOAKED)|$(COMPUTING))
+	$(call tested,-race,-vE,$(PLAIN)|$(PROGRAMS)|$(SOAKED)|$(COMPUTING))
 
 plain-waiting: everything $(NPM)
-	$(call tested,-p $(PACKAGES_AT_ONCE) -skip Storm,-E,$(PROGRAMS)|$(BOTH)|$(SOAKED))
+	$(call tested,-skip Storm,-E,$(PROGRAMS)|$(BOTH)|$(SOAKED))
 
 plain:
 	$(call needs,spin gcc,spin gcc libc6-dev)
@@ -175,6 +173,9 @@ PROCESSES ?=
 sim-once: ## the simulation at its full size, which is too slow for the race detector; WORLDS=640
 	GOMAXPROCS=$(PROCESSES) go test -count=1 -timeout 1h -run 'TestSim' -v ./internal/sim -sim.count=$(WORLDS)
 
+sim-beside:
+	nice -n 19 $(MAKE) sim-once
+
 storm: ## a Cluster and Sentinels under faults, and their locks, which is too much for the race detector; 40 chains of events at one server or three, 20 at a Cluster
 	go test -count=1 -p 2 -timeout 1h -run Storm ./test/topology ./goredis -skip StormOfEvents
 	go test -count=1 -timeout 1h -run Chains ./test/restart -chains=40
@@ -210,12 +211,13 @@ release-check: ## whether .goreleaser.yaml is well-formed
 release: ## build and publish what the tag of this commit names
 	GORELEASER_CURRENT_TAG=$(VERSION) go run $(GORELEASER) release --clean
 
-# What mostly waits for servers, then what computes; beside that once more what no busy machine may make fail.
+# Tests that mostly wait for servers, under the race detector and beside that without it, while the simulation has what they
+# leave of the processors; then the model and, beside that once more, what no busy machine may make fail.
 ci: setup lint ## what every change must pass
-	$(MAKE) -j 2 race-waiting plain-waiting
-	$(MAKE) -j 3 sim-once plain busy-once WORLDS=640 PROCESSES=$$((2 * $$(nproc)))
+	$(MAKE) -j 3 race-waiting plain-waiting sim-beside WORLDS=640
+	$(MAKE) -j 2 plain busy-once
 
 soak: ci platforms sim-once race-soaked fuzz storm bench-once torture busy ## ci, and what takes too long for every change: nightly, and before a release
 
 .PHONY: help setup servers everything demo unit test test-all race race-waiting race-soaked plain plain-waiting busy busy-once lint bench bench-once engine-costs fuzz fuzz-tool \
-	torture torture-peers margins sim sim-once storm spec version tags share platforms release-check release ci soak
+	torture torture-peers margins sim sim-once sim-beside storm spec version tags share platforms release-check release ci soak
