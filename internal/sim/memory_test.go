@@ -30,6 +30,8 @@ type twoServers struct {
 	heard chan string
 	said  []string
 	steps []string
+	// before, if set, is called with each command that is about to be sent to both.
+	before func(command []string)
 }
 
 const (
@@ -84,6 +86,9 @@ func (s *twoServers) expected() string { return "agreement " + runID + " " + s.s
 // both sends a command to both, and compares what they answer and whom they wake up.
 func (s *twoServers) both(args ...string) {
 	s.t.Helper()
+	if s.before != nil {
+		s.before(args)
+	}
 	s.steps = append(s.steps, fmt.Sprintf("%v %q", s.now.UnixMicro(), args[1:]))
 	want, wantErr := s.server.Exec(args)
 	var got driver.Reply
