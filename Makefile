@@ -57,6 +57,9 @@ test: ## the library's tests on servers, without the slowest; two minutes
 test-all: $(NPM) ## also those of the tool, Clusters, Sentinels, other engines, examples, without the slowest
 	go test -short -p 4 $(addsuffix /...,$(filter-out ./bench,$(addprefix ./,$(MODULES))))
 
+# PROCESSES is how many processes run what computes; otherwise there is one for each core.
+PROCESSES ?=
+
 # What computes in one goroutine, or has other programs compute: the race detector would find
 # nothing, in ten times the time.
 PLAIN := internal/admission|internal/hashslot|internal/printable|spec
@@ -71,7 +74,7 @@ SOAKED := cmd/redlatch|cmd/redlatch-torture(/.*)?|interop|test/restart|test/topo
 COMPUTING := internal/sim(/.*)?
 
 # What takes the longest comes first, so that nothing is left for one processor at the end.
-LONGEST := ./cmd/redlatch/... ./zookeeper ./cmd/redlatch-torture/...
+LONGEST := ./cmd/redlatch/... ./test/topology ./zookeeper ./cmd/redlatch-torture/...
 
 # tested runs go test, with the arguments given first, on the packages whose paths in the repository
 # match (-E) or do not match (-vE) the pattern. There must be some. lint vets them.
@@ -86,6 +89,7 @@ race-waiting:
 plain-waiting: everything $(NPM)
 	$(call tested,-skip Storm,-E,$(PROGRAMS)|$(BOTH)|$(SOAKED))
 
+plain: export GOMAXPROCS := $(PROCESSES)
 plain:
 	$(call needs,spin gcc,spin gcc libc6-dev)
 	$(call tested,,-E,$(PLAIN))
@@ -166,10 +170,8 @@ margins: ## how long before its key expires COMMAND of redlatch run is dead, idl
 sim: ## simulated time and faults, from new seeds, until stopped
 	go test -run 'TestSim$$' -v -timeout 0 ./internal/sim -sim.for=8760h -sim.first=$$(date +%s)
 
-# WORLDS is how many of them TestSim runs; ci has a third. PROCESSES is how many processes run them; otherwise there is
-# one for each core.
+# WORLDS is how many of them TestSim runs; ci has a third.
 WORLDS ?= 1920
-PROCESSES ?=
 sim-once: ## the simulation at its full size, which is too slow for the race detector; WORLDS=640
 	GOMAXPROCS=$(PROCESSES) go test -count=1 -timeout 1h -run 'TestSim' -v ./internal/sim -sim.count=$(WORLDS)
 
@@ -215,7 +217,7 @@ release: ## build and publish what the tag of this commit names
 # leave of the processors; then the model and, beside that once more, what no busy machine may make fail.
 ci: setup lint ## what every change must pass
 	$(MAKE) -j 3 race-waiting plain-waiting sim-beside WORLDS=640
-	$(MAKE) -j 2 plain busy-once
+	$(MAKE) -j 2 plain busy-once PROCESSES=$$((2 * $$(nproc)))
 
 soak: ci platforms sim-once race-soaked fuzz storm bench-once torture busy ## ci, and what takes too long for every change: nightly, and before a release
 
