@@ -10,6 +10,13 @@ import (
 // size picks what is run: "" or "large" or "story".
 var size = os.Getenv("REDLATCH_SPEC")
 
+// beside has a search run beside others, unless it may need the memory for itself.
+func beside(t *testing.T) {
+	if size != "large" {
+		t.Parallel()
+	}
+}
+
 // TestModel looks at every state of the models as they are: every property
 // holds in each of them. And every statement of the model must have been
 // reached somewhere, where the size allows it: a rule so strict that nobody
@@ -83,6 +90,7 @@ func TestModel(t *testing.T) {
 		{name: "shared, queue of 3 and 3", model: "shared_queue", defines: []string{"WRITERS=3", "READERS=3"}, large: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			beside(t)
 			if tt.large && size != "large" {
 				t.Skip("only with REDLATCH_SPEC=large")
 			}
@@ -251,6 +259,7 @@ func TestMutations(t *testing.T) {
 		{"repeat of a slot", "permits", []string{"REPEAT_BLIND"}, "once"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			beside(t)
 			s := search{model: tt.model, defines: tt.defines}
 			f := s.run(t)
 			t.Log(f)
@@ -287,6 +296,7 @@ func TestSpareRules(t *testing.T) {
 		{"write-back guarded by counter only", "token", []string{"WRITE_BACK_BY_COUNTER_ONLY", "SORTED"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			beside(t)
 			s := search{model: tt.model, defines: tt.defines}
 			f := s.run(t)
 			t.Log(f)
