@@ -70,8 +70,8 @@ BOTH := zookeeper
 # Programs that start programs, and suites whose code others run under the race detector as well: these are under it in
 # soak alone.
 SOAKED := cmd/redlatch|cmd/redlatch-torture(/.*)?|interop|test/restart|test/topology
-# These take the processors, and nothing in them is ever late. The others mostly wait.
-COMPUTING := internal/sim(/.*)?
+# This takes the processors, and nothing in it is ever late. The others mostly wait.
+COMPUTING := internal/sim
 
 # What takes the longest comes first, so that nothing is left for one processor at the end.
 LONGEST := ./cmd/redlatch/... ./test/topology ./zookeeper ./cmd/redlatch-torture/...
@@ -173,7 +173,7 @@ sim: ## simulated time and faults, from new seeds, until stopped
 # WORLDS is how many of them TestSim runs; ci has a third.
 WORLDS ?= 1920
 sim-once: ## the simulation at its full size, which is too slow for the race detector; WORLDS=640
-	GOMAXPROCS=$(PROCESSES) go test -count=1 -timeout 1h -run 'TestSim' -v ./internal/sim -sim.count=$(WORLDS)
+	GOMAXPROCS=$(PROCESSES) go test -count=1 -timeout 1h -v ./internal/sim -sim.count=$(WORLDS)
 
 sim-beside:
 	nice -n 19 $(MAKE) sim-once

@@ -183,7 +183,7 @@ func (m *midway) judge(command []string, had server.Data, id string, reader bool
 			m.t.Fatalf("%q has lost %s to %q after\n%q\nended midway", before, key, now, command)
 		}
 		for reader := range had.Scores(side("readers", key), m.now) {
-			if _, has := readers[reader]; !has && reader != id && m.reads(had, key, reader) {
+			if _, still := readers[reader]; !still && reader != id && m.reads(had, key, reader) {
 				m.t.Fatalf("the reader %q has lost %s after\n%q\nended midway", reader, key, command)
 			}
 		}
