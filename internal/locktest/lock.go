@@ -40,8 +40,8 @@ func Within(t *testing.T, d time.Duration) context.Context {
 }
 
 // TryLock locks what is free. Where nodes of a busy machine did not answer in time it tries
-// again, until what the last try left is gone. A call makes several tries where the votes are split, as by what the
-// try before left on a node.
+// again, until what the last try left is gone; so it does where nobody has a quorum of the nodes, as where steps of tries
+// that others made before come late.
 func TryLock(t *testing.T, c redlatch.Locker, name string, options ...redlatch.Option) *redlatch.Lock {
 	t.Helper()
 	start := time.Now()
@@ -51,12 +51,29 @@ func TryLock(t *testing.T, c redlatch.Locker, name string, options ...redlatch.O
 		if err == nil {
 			return lock
 		}
-		left := errors.Is(err, redlatch.ErrHeld) && (busy || heldSince(t, err, start))
+		left := errors.Is(err, redlatch.ErrHeld) && (busy || heldSince(t, err, start) || !heldByQuorum(t, err))
 		if busy = busy || Late(err); !left && !Late(err) || time.Now().After(deadline) {
 			t.Fatal(err)
 		}
 		storm.Rest(t.Context(), time.Millisecond)
 	}
+}
+
+// heldByQuorum reports whether one holder may have a quorum of the nodes, by the answers in err.
+func heldByQuorum(t *testing.T, err error) bool {
+	t.Helper()
+	failure := FailureOf(t, err)
+	most, open, on := 0, 0, make(map[string]int)
+	for _, a := range failure.Nodes {
+		switch {
+		case a.Verdict == redlatch.VoteHeld:
+			on[a.Holder.ID]++
+			most = max(most, on[a.Holder.ID])
+		case a.Verdict == redlatch.VoteUnknown:
+			open++
+		}
+	}
+	return most+open >= failure.Need
 }
 
 // heldSince reports whether the holder that err names came after start, to the millisecond.
