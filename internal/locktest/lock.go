@@ -44,43 +44,35 @@ func Within(t *testing.T, d time.Duration) context.Context {
 // that others made before come late.
 func TryLock(t *testing.T, c redlatch.Locker, name string, options ...redlatch.Option) *redlatch.Lock {
 	t.Helper()
-	start := time.Now()
-	deadline := start.Add(Patience)
+	deadline := time.Now().Add(Patience)
 	for busy := false; ; {
 		lock, err := c.TryLock(t.Context(), name, options...)
 		if err == nil {
 			return lock
 		}
-		left := errors.Is(err, redlatch.ErrHeld) && (busy || heldSince(t, err, start) || !heldByQuorum(t, err))
+		left := errors.Is(err, redlatch.ErrHeld) && (busy || !heldByQuorum(t, err))
 		if busy = busy || Late(err); !left && !Late(err) || time.Now().After(deadline) {
+			if errors.Is(err, redlatch.ErrHeld) {
+				t.Log(FailureOf(t, err).Nodes) // err names the holder alone
+			}
 			t.Fatal(err)
 		}
 		storm.Rest(t.Context(), time.Millisecond)
 	}
 }
 
-// heldByQuorum reports whether one holder may have a quorum of the nodes, by the answers in err.
+// heldByQuorum reports whether the holder that err names may have a quorum of the nodes.
 func heldByQuorum(t *testing.T, err error) bool {
 	t.Helper()
 	failure := FailureOf(t, err)
-	most, open, on := 0, 0, make(map[string]int)
+	holder, _, _ := failure.Holder()
+	may := 0
 	for _, a := range failure.Nodes {
-		switch {
-		case a.Verdict == redlatch.VoteHeld:
-			on[a.Holder.ID]++
-			most = max(most, on[a.Holder.ID])
-		case a.Verdict == redlatch.VoteUnknown:
-			open++
+		if a.Verdict == redlatch.VoteHeld && a.Holder.ID == holder.ID || a.Verdict == redlatch.VoteUnknown {
+			may++
 		}
 	}
-	return most+open >= failure.Need
-}
-
-// heldSince reports whether the holder that err names came after start, to the millisecond.
-func heldSince(t *testing.T, err error, start time.Time) bool {
-	t.Helper()
-	holder, _, ok := FailureOf(t, err).Holder()
-	return ok && !holder.Since.Before(start.Truncate(time.Millisecond))
+	return may >= failure.Need
 }
 
 // TryInTime is TryLock, again where nodes of a busy machine were late, and until what that try
@@ -94,7 +86,11 @@ func TryInTime(t *testing.T, c redlatch.Locker, name string, options ...redlatch
 		if err == nil || time.Now().After(deadline) {
 			return lock, err
 		}
-		own := busy && errors.Is(err, redlatch.ErrHeld) && heldSince(t, err, start)
+		own := false
+		if busy && errors.Is(err, redlatch.ErrHeld) {
+			holder, _, ok := FailureOf(t, err).Holder()
+			own = ok && !holder.Since.Before(start.Truncate(time.Millisecond))
+		}
 		if busy = busy || Late(err); !own && !Late(err) {
 			return nil, err
 		}
