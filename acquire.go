@@ -3,6 +3,7 @@ package redlatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 )
@@ -189,14 +190,14 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 	if err := checkContext(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.enter(); err != nil {
-		return nil, err
-	}
-	defer c.calls.Done()
 	key, err := c.config.key(name)
 	if err != nil {
 		return nil, err
 	}
+	if err := c.enter(); err != nil {
+		return nil, fmt.Errorf("lock %q: %w", name, err)
+	}
+	defer c.calls.Done()
 	call := &call{client: c, ctx: ctx, binding: b, name: name, key: key, observed: c.observed()}
 	if err := c.settings(&call.settings, options); err != nil {
 		return nil, err

@@ -54,7 +54,7 @@ func (c *Client) Reset(ctx context.Context, address string) error {
 
 // atNode calls do with the node that has the address. op is what errors call it.
 func (c *Client) atNode(ctx context.Context, address, op string, do func(member, context.Context) error) error {
-	return c.untilClose(ctx, func(ctx context.Context) error { // a node may hang
+	return c.untilClose(ctx, op, func(ctx context.Context) error { // a node may hang
 		n := c.node(address)
 		if n == nil {
 			return c.noNode(address)

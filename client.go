@@ -364,13 +364,14 @@ func (c *Client) whileOpen(ctx context.Context) (either context.Context, stop fu
 	return either, func() { life(); cancel() }
 }
 
-// untilClose calls do, unless the client is closed. Close ends the ctx of do, and waits for it.
-func (c *Client) untilClose(ctx context.Context, do func(context.Context) error) error {
+// untilClose calls do, unless the client is closed. Close ends the ctx of do, and waits for it. call is what
+// the error of a closed client calls it.
+func (c *Client) untilClose(ctx context.Context, call string, do func(context.Context) error) error {
 	if err := checkContext(ctx); err != nil {
 		return err
 	}
 	if err := c.enter(); err != nil {
-		return err
+		return fmt.Errorf("%s: %w", call, err)
 	}
 	defer c.calls.Done()
 	ctx, end := c.whileOpen(ctx)

@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/oneshot"
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 
@@ -191,7 +192,8 @@ func TestErrorTellsMilliseconds(t *testing.T) {
 	}
 }
 
-// The errors of callers that wait when the client is closed, and of a lock that was released, name the lock.
+// The errors of callers that wait when the client is closed, of calls on a client that is closed, and of a lock that was
+// released, name the lock.
 func TestErrorsNameTheLock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -219,6 +221,28 @@ func TestErrorsNameTheLock(t *testing.T) {
 		}
 		for range cap(waits) {
 			names("waiting", <-waits, redlatch.ErrClosed)
+		}
+		for what, call := range map[string]func() error{
+			"Lock": func() error { _, err := client.Lock(t.Context(), "job"); return err },
+			"Do":   func() error { return client.Do(t.Context(), "job", func(context.Context) error { return nil }) },
+			"Observe": func() (err error) {
+				for _, err = range client.Observe(t.Context(), "job") {
+				}
+				return err
+			},
+			"ObservePermits": func() (err error) {
+				for _, err = range client.ObservePermits(t.Context(), "job") {
+				}
+				return err
+			},
+			"Waiters":         func() error { _, err := client.Waiters(t.Context(), "job"); return err },
+			"Permits":         func() error { _, _, err := client.Permits(t.Context(), "job"); return err },
+			"oneshot.Release": func() error { _, err := oneshot.New(client.Client).Release(t.Context(), "job", "id"); return err },
+		} {
+			names(what+" of a client that is closed", call(), redlatch.ErrClosed)
+		}
+		if err := client.Admit(t.Context(), "memory"); !errors.Is(err, redlatch.ErrClosed) || !strings.Contains(err.Error(), "admit: ") {
+			t.Error(err)
 		}
 		names("released", lock.Err(), redlatch.ErrReleased)
 		names("unlocked again", lock.Unlock(t.Context()), redlatch.ErrReleased)

@@ -133,7 +133,7 @@ func Permits(ctx context.Context, config Config, name string) ([]Listed, []NodeA
 // lock. Left is then the whole TTL of the holder, which runs from its last extension: only the holder
 // knows when that was. Nothing is Foreign there.
 func (c *Client) List(ctx context.Context, pattern string) (locks []Listed, nodes []NodeAnswer, err error) {
-	err = c.untilClose(ctx, func(ctx context.Context) (err error) {
+	err = c.untilClose(ctx, "list", func(ctx context.Context) (err error) {
 		locks, nodes, err = c.list(ctx, pattern)
 		return err
 	})
@@ -157,7 +157,7 @@ func (c *Client) list(ctx context.Context, pattern string) ([]Listed, []NodeAnsw
 // Waiters is the function [Waiters] for the client's nodes. If these have no URLs, or the client is
 // closed, the error is that of Client.List.
 func (c *Client) Waiters(ctx context.Context, name string) (waiting []Waiter, err error) {
-	err = c.untilClose(ctx, func(ctx context.Context) (err error) {
+	err = c.untilClose(ctx, fmt.Sprintf("list %q", name), func(ctx context.Context) (err error) {
 		waiting, err = c.waiters(ctx, name)
 		return err
 	})
@@ -188,7 +188,7 @@ func (c *Client) Permits(ctx context.Context, name string) (permits []Listed, no
 	if _, is := c.store(); is {
 		return nil, nil, errNoPermits
 	}
-	err = c.untilClose(ctx, func(ctx context.Context) (err error) {
+	err = c.untilClose(ctx, fmt.Sprintf("list %q", name), func(ctx context.Context) (err error) {
 		permits, nodes, err = Permits(ctx, c.config, name)
 		return err
 	})

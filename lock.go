@@ -174,7 +174,7 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 		return err
 	}
 	if err := l.client.enter(); err != nil {
-		return err
+		return fmt.Errorf("extend %q: %w", l.call.name, err)
 	}
 	defer l.client.calls.Done()
 	return l.extend(ctx, ttl)

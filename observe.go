@@ -2,6 +2,7 @@ package redlatch
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"slices"
 	"sync"
@@ -93,7 +94,7 @@ func (o *observation) next(look func() (news bool, err error), yield func(error)
 	c := o.client
 	if err := c.enter(); err != nil {
 		if o.caller.Err() == nil {
-			yield(err)
+			yield(fmt.Errorf("observe %q: %w", o.name, err))
 		}
 		return false
 	}

@@ -263,6 +263,9 @@ func (r Redis) Forget(ctx context.Context, key string) error {
 	if r.Eval == nil {
 		return fmt.Errorf("%w: Redis.Eval is nil: set it to a function that runs a script with your client", ErrInvalid)
 	}
+	if err := checkName(key); err != nil {
+		return err
+	}
 	if _, err := r.Eval(ctx, delLua, []string{guardKey(key), sharedKey(key)}, nil); err != nil {
 		return fmt.Errorf("fence: forgetting %q: %w", key, err)
 	}

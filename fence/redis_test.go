@@ -29,6 +29,7 @@ func TestRedisRefusesInvalid(t *testing.T) {
 		"token 0":           Redis{Eval: eval}.Enter(ctx, "a", 0),
 		"token 2^53":        Redis{Eval: eval}.Enter(ctx, "a", MaxToken+1),
 		"empty key":         Redis{Eval: eval}.Enter(ctx, "", 1),
+		"Forget no key":     Redis{Eval: eval}.Forget(ctx, ""),
 		"TTL -1":            a.Set(ctx, "x", -1),
 		"TTL 1µs":           a.Set(ctx, "x", time.Microsecond),
 		"no fields":         a.HSet(ctx, nil),

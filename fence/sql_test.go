@@ -43,6 +43,7 @@ func TestSQLRefusesInvalid(t *testing.T) {
 		"Table.Name":                      Table{Name: "a; DROP TABLE a"}.Enter(ctx, &noTx, "a", 1),
 		"Table.Name in Create":            Table{Name: "a b"}.Create(ctx, &noDB),
 		"Table.Name in Forget":            Table{Name: "a b"}.Forget(ctx, &noTx, "a"),
+		"Forget empty resource":           Table{}.Forget(ctx, &noTx, ""),
 		"Table.TxOptions":                 Table{TxOptions: readOnly}.Do(ctx, &noDB, "a", 1, fn),
 		"Store token 0":                   Table{}.Store(&noDB).Enter(ctx, "a", 0),
 		"Column.Table missing":            Column{}.Enter(ctx, &noTx, 1, 1),

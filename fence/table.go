@@ -138,6 +138,9 @@ func (t Table) Forget(ctx context.Context, tx Tx, resource string) error {
 	if err := checkDB(ctx, tx); err != nil {
 		return err
 	}
+	if err := checkName(resource); err != nil {
+		return err
+	}
 	stmts, err := t.Statements()
 	if err != nil {
 		return err

@@ -80,10 +80,18 @@ func checkToken(token uint64) error {
 
 // check refuses a token or resource name before anything is sent.
 func check(resource string, token uint64) error {
+	if err := checkName(resource); err != nil {
+		return err
+	}
+	return checkToken(token)
+}
+
+// checkName refuses a resource without a name.
+func checkName(resource string) error {
 	if resource == "" {
 		return fmt.Errorf("%w: empty resource name: name what the lock protects, such as \"account:42\"", ErrInvalid)
 	}
-	return checkToken(token)
+	return nil
 }
 
 // checkContext refuses a ctx that is nil.

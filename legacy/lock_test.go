@@ -228,13 +228,13 @@ func TestLockWaits(t *testing.T) {
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	for text, config := range map[string]legacy.Config{
-		"Config.Timeout":     {URL: "redis://127.0.0.1:1", Timeout: 0},
-		"whole seconds":      {URL: "redis://127.0.0.1:1", Timeout: 1500 * time.Millisecond},
-		"at least 1s":        {URL: "redis://127.0.0.1:1", Timeout: -time.Second},
-		"Config.KeyTemplate": {URL: "redis://127.0.0.1:1", Timeout: time.Second, KeyTemplate: "lock"},
-		"{name} once":        {URL: "redis://127.0.0.1:1", Timeout: time.Second, KeyTemplate: "lock.{name}.{name}"},
-		"TLS is given":       {URL: "redis://127.0.0.1:1", Timeout: time.Second, TLS: new(tls.Config)},
-		"Config.URL":         {Timeout: time.Second},
+		"Config.Timeout":            {URL: "redis://127.0.0.1:1", Timeout: 0},
+		"whole seconds":             {URL: "redis://127.0.0.1:1", Timeout: 1500 * time.Millisecond},
+		"at least 1s":               {URL: "redis://127.0.0.1:1", Timeout: -time.Second},
+		"Config.KeyTemplate":        {URL: "redis://127.0.0.1:1", Timeout: time.Second, KeyTemplate: "lock"},
+		"{name} once":               {URL: "redis://127.0.0.1:1", Timeout: time.Second, KeyTemplate: "lock.{name}.{name}"},
+		"TLS is given":              {URL: "redis://127.0.0.1:1", Timeout: time.Second, TLS: new(tls.Config)},
+		"Config.URL is empty: give": {Timeout: time.Second},
 	} {
 		if _, err := legacy.Open(config); !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), text) {
 			t.Errorf("%+v: %v", config, err)

@@ -68,6 +68,9 @@ func Open(config Config) (*Locker, error) {
 	case strings.Count(config.KeyTemplate, nameMark) != 1:
 		return nil, invalid("Config.KeyTemplate is %q: it must contain %s once", config.KeyTemplate, nameMark)
 	}
+	if config.URL == "" {
+		return nil, invalid("Config.URL is empty: give that of the server with the old locks, such as redis://HOST:PORT")
+	}
 	options, _, err := redisconn.Parse(config.URL)
 	if err != nil {
 		return nil, invalid("Config.URL: %w", err)

@@ -216,7 +216,7 @@ func (c *Client) begin(ctx context.Context, op, name, id string) (*call, error) 
 		return nil, call.ended(ctx)
 	}
 	if call.leave, err = c.inside.Enter(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s %q: %w", op, name, err)
 	}
 	return call, nil
 }
