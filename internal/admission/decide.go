@@ -18,7 +18,7 @@ var (
 var ErrUnfit = errors.New("the node cannot serve this client")
 
 // unread is the reason when too few other nodes could be asked for their records.
-const unread = "the node has no record of the deployment or an old one, and too few others answer that might tell"
+const unread = "the node has no record of the deployment or an old one, and too few others answer that might tell: start those that are down, or let them be reached"
 
 // idLength is how many characters a run or replication id has (Redis source, CONFIG_RUN_ID_SIZE).
 const idLength = 40

@@ -288,6 +288,15 @@ func TestServerWithoutItsNames(t *testing.T) {
 	}
 }
 
+// The reason that too few others can be asked says what to do.
+func TestUnreadNamesTheRemedy(t *testing.T) {
+	a := agreementOf(Agreement{})
+	d := Decide(a, Evidence{Server: testServer, Uptime: a.Quarantine(), Now: testNow})
+	if d.Outcome != Wait || !d.Unread || !strings.Contains(d.Err.Error(), ": start those that are down, or let them be reached") {
+		t.Errorf("outcome %d, %v", d.Outcome, d.Err)
+	}
+}
+
 func TestDisagreementNamesBothValues(t *testing.T) {
 	a := agreementOf(Agreement{MaxTTL: time.Minute})
 	r := recordOf(agreementOf(Agreement{MaxTTL: 2 * time.Minute, NoQuarantine: true}))
