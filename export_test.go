@@ -2,9 +2,11 @@ package redlatch
 
 import (
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/node"
+	"github.com/redlatch/redlatch/internal/quorum"
 )
 
 // MaxReleases is how many locks Close releases at once.
@@ -70,7 +72,25 @@ func ObservedKeys(c *Client) int {
 	return reflect.ValueOf(&c.observers).Elem().FieldByName("of").Len()
 }
 
-// Renewals returns how many renewals an hour the client counts for its locks.
-func Renewals(c *Client) int64 {
-	return reflect.ValueOf(c.renewals).Elem().FieldByName("hourly").FieldByName("v").Int()
+// CountRenewals returns how many renewals an hour the client counts for its locks, from now on. It has no lock yet.
+func CountRenewals(c *Client) *atomic.Int64 {
+	r := &countedRenewals{Renewer: c.renewals}
+	c.renewals = r
+	return &r.hourly
+}
+
+// countedRenewals counts the renewals of another Renewer as that does.
+type countedRenewals struct {
+	quorum.Renewer
+	hourly atomic.Int64
+}
+
+func (r *countedRenewals) Add(each time.Duration) {
+	r.hourly.Add(int64(time.Hour / each))
+	r.Renewer.Add(each)
+}
+
+func (r *countedRenewals) Remove(each time.Duration) {
+	r.hourly.Add(-int64(time.Hour / each))
+	r.Renewer.Remove(each)
 }
