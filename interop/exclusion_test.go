@@ -168,10 +168,14 @@ func TestEachExcludesTheOther(t *testing.T) {
 func TestTheirsRunsOut(t *testing.T) {
 	t.Parallel()
 	eachLibrary(t, func(t *testing.T, m *match) {
+		began := time.Now()
 		m.theyAcquire(t, brief)
 		lock, err := m.ours.Lock(within(t, patience), m.name)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if waited := time.Since(began); waited < brief-brief/100 { // by which clocks may differ
+			t.Errorf("ours has taken it from them: they had it for %v, and %v have passed", brief, waited)
 		}
 		m.keeps(t, func() { m.theyRelease(t) })
 		if err := lock.Unlock(t.Context()); err != nil {
