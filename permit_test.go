@@ -3,6 +3,7 @@ package redlatch_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,19 +69,38 @@ func (c lateRelease) EvalSHA(ctx context.Context, sha string, keys, args []strin
 	return c.Conn.EvalSHA(ctx, sha, keys, args)
 }
 
+// turnless is a connection on which a choice for one who waits is not sent the first time. turns counts them.
+type turnless struct {
+	driver.Conn
+	turns *atomic.Int32
+}
+
+func (c turnless) EvalSHA(ctx context.Context, sha string, keys, args []string) (driver.Reply, error) {
+	if args[0] == script.Slot && args[7] != "" && c.turns.Add(1) == 1 {
+		return driver.Reply{}, driver.NotSent(errors.New("lost"))
+	}
+	return c.Conn.EvalSHA(ctx, sha, keys, args)
+}
+
 // open opens a client of the nodes, which sends releases of permits late by so much.
 func (nodes trio) open(t *testing.T, late time.Duration) *permitClient {
+	t.Helper()
+	return nodes.openBy(t, func(conn driver.Conn) driver.Conn {
+		if late > 0 {
+			return lateRelease{conn, late}
+		}
+		return conn
+	})
+}
+
+// openBy opens a client of the nodes whose connections are those that by makes of them.
+func (nodes trio) openBy(t *testing.T, by func(driver.Conn) driver.Conn) *permitClient {
 	t.Helper()
 	c := &permitClient{}
 	around := hook.Surroundings{Clock: virtual{clock.System, time.Now()}, Draw: func(time.Duration) time.Duration { return 0 }}
 	for i, n := range nodes {
 		c.links[i] = n.Link()
-		around.Nodes = append(around.Nodes, hook.Node{Name: string(rune('a' + i)), Dial: func() driver.Conn {
-			if late > 0 {
-				return lateRelease{c.links[i].Dial(), late}
-			}
-			return c.links[i].Dial()
-		}})
+		around.Nodes = append(around.Nodes, hook.Node{Name: string(rune('a' + i)), Dial: func() driver.Conn { return by(c.links[i].Dial()) }})
 	}
 	c.Client = locktest.OpenIn(t, redlatch.Config{TTL: 3 * time.Second}, around)
 	c.order = redlatch.PermitNodes(c.Client, pool)
@@ -253,6 +273,33 @@ func TestPermitTryThatIsCutShort(t *testing.T) {
 		defer cancel()
 		if _, err := c.try(ctx, 1); !errors.Is(err, redlatch.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
+		}
+	})
+}
+
+// Only the node that keeps the place of the first in the queue is told of it. Where that node cannot choose, the next one does,
+// as for a call without a place.
+func TestPermitByAnotherNodeThanTheQueues(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newTrio()
+		var turns atomic.Int32
+		holder := nodes.open(t, 0)
+		waiter := nodes.openBy(t, func(conn driver.Conn) driver.Conn { return turnless{conn, &turns} })
+		lock, err := holder.try(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := waiter.wait(t, 1)
+		before := waiter.Stats().Tries
+		if err := lock.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-got; err != nil {
+			t.Fatal(err)
+		}
+		if tries := waiter.Stats().Tries - before; tries != 1 || turns.Load() != 1 {
+			t.Errorf("it has a permit after %d tries, for which %d nodes were told of its place", tries, turns.Load())
 		}
 	})
 }

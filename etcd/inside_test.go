@@ -304,3 +304,52 @@ func TestExamineWithoutAlarms(t *testing.T) {
 		t.Errorf("nothing answers: %+v", p)
 	}
 }
+
+// keeping is a server with a lock that is under the etcd lease 1. It counts how often that is deleted.
+type keeping struct {
+	clientv3.KV
+	deleted int
+}
+
+func (k *keeping) Txn(context.Context) clientv3.Txn { return &transaction{of: k} }
+
+type transaction struct {
+	clientv3.Txn
+	of   *keeping
+	then []clientv3.Op
+}
+
+func (t *transaction) If(...clientv3.Cmp) clientv3.Txn { return t }
+
+func (t *transaction) Then(ops ...clientv3.Op) clientv3.Txn {
+	t.then = ops
+	return t
+}
+
+func (t *transaction) Commit() (*clientv3.TxnResponse, error) {
+	r := &clientv3.TxnResponse{Header: &etcdserverpb.ResponseHeader{Revision: 8}, Succeeded: true}
+	if t.then[0].IsDelete() {
+		t.of.deleted++
+		return r, nil
+	}
+	for _, kvs := range [][]*mvccpb.KeyValue{{{Value: []byte("id"), ModRevision: 7, Lease: 1}}, {{Value: []byte("1000"), ModRevision: 7}}, nil, nil} {
+		found := &etcdserverpb.RangeResponse{Kvs: kvs}
+		r.Responses = append(r.Responses, &etcdserverpb.ResponseOp{Response: &etcdserverpb.ResponseOp_ResponseRange{ResponseRange: found}})
+	}
+	return r, nil
+}
+
+// A detached lock whose time is over is deleted as it was found, unless it was extended before it was looked at.
+func TestExtendedLockIsNotExpired(t *testing.T) {
+	t.Parallel()
+	for _, over := range []bool{true, false} {
+		k := &keeping{}
+		client := clientv3.NewCtxClient(t.Context())
+		client.KV = k
+		s := &store{session: &session{client: client, id: 1, life: t.Context(), news: make(chan struct{})}}
+		ended := s.expire("key", "id", func() bool { return over })
+		if ended != over || (k.deleted == 1) != over {
+			t.Errorf("its time is over %t: ended %t, deleted %d times", over, ended, k.deleted)
+		}
+	}
+}

@@ -244,3 +244,33 @@ func TestReleaseToQueueWithoutAnAnswer(t *testing.T) {
 		})
 	}
 }
+
+// A release of which the arbiter gave no answer is over when a quorum says that the keys were taken over: another node that
+// does not answer either is not waited for.
+func TestReleaseToQueueWithoutAnAnswerDoesNotWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := keptBy(t, 5)
+		all, v := tellers(nodes)
+		e := New(v, newBubbleClock(), stepTime)
+		NewTransfers(e, time.Minute)
+		t.Cleanup(e.Close)
+		lease, answers := e.Acquire(t.Context(), requestOf("mine"))
+		if lease == nil {
+			t.Fatal(answers)
+		}
+		rest()
+		all[4].answer = &vote.Answer{Verdict: vote.Unknown, Err: errSimulated}
+		for _, s := range nodes[:3] {
+			s.put("next", 0)
+		}
+		nodes[3].set(func(s *server) { s.lost = true })
+		start := time.Now()
+		answers, _ = lease.Release()
+		if took := time.Since(start); took >= stepTime || Count(answers, vote.Granted) < 3 {
+			t.Errorf("after %v: %v", took, answers)
+		}
+		nodes[3].set(func(s *server) { s.lost = false })
+		rest()
+	})
+}
