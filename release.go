@@ -160,10 +160,10 @@ func (l *Lock) keep() error {
 	if errors.Is(err, ErrLost) {
 		return errors.Join(l.drop(), err)
 	}
-	if l.lease.Keep() {
-		now := l.client.clock.Now()
-		l.setAlarm(now, l.untilMinHoldEnd(now))
-	}
+	l.lease.Keep()
+	now := l.client.clock.Now()
+	// This does nothing where another goroutine has ended it meanwhile.
+	l.setAlarm(now, l.untilMinHoldEnd(now))
 	if l.client.life.Err() != nil { // Close may have left it to this goroutine
 		l.forget()
 	}

@@ -110,15 +110,14 @@ func (l *Lease) endHolding(next state, reason error) (last error, first bool) {
 	return l.reason, first
 }
 
-// Keep makes the keys stay although their holder is done. ok is false where the holder is not done,
+// Keep makes the keys stay although their holder is done. It does nothing where the holder is not done,
 // or the keys are not its own any more.
-func (l *Lease) Keep() (ok bool) {
+func (l *Lease) Keep() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if ok = l.state == unlocked; ok {
+	if l.state == unlocked {
 		l.become(kept, nil)
 	}
-	return ok
 }
 
 // Kept reports whether the keys are kept for a holder that is done.

@@ -20,7 +20,7 @@ func TestLeaseStates(t *testing.T) {
 	verbs := map[string]func(l *Lease) bool{
 		"Lose":    func(l *Lease) bool { _, first := l.Lose(reasons["Lose"]); return first },
 		"Unlock":  func(l *Lease) bool { _, first := l.Unlock(reasons["Unlock"]); return first },
-		"Keep":    (*Lease).Keep,
+		"Keep":    func(l *Lease) bool { before := l.state; l.Keep(); return l.state != before },
 		"Detach":  (*Lease).Detach,
 		"Release": func(l *Lease) bool { _, ok := l.Release(); return ok },
 		"Transfer": func(l *Lease) bool {
