@@ -413,7 +413,8 @@ func (c *Client) jitter(d time.Duration) time.Duration {
 // happened meanwhile.
 type Stats struct {
 	// Acquired counts the locks acquired, and Tries the attempts made for them, including those
-	// that failed. Several callers may hold in turn by one attempt.
+	// that failed, also those of which nothing was sent because the client was overloaded or had too
+	// many others under way. Several callers may hold in turn by one attempt.
 	Acquired, Tries uint64
 	// SecondRounds counts the tries whose fencing token had to be confirmed because no quorum of
 	// the nodes agreed about it.

@@ -66,7 +66,8 @@ type LockFailed struct {
 	Name string
 	// Err is what the call returns: errors.Is tells why (Client.Lock).
 	Err error
-	// Waited is the time from the call until it failed. Tries is how many attempts were made.
+	// Waited is the time from the call until it failed. Tries is how many attempts were made, as
+	// Stats counts them.
 	Waited time.Duration
 	Tries  int
 }

@@ -52,6 +52,13 @@ func TestOverload(t *testing.T) {
 		locks := New(t, shortTTL)
 		locks.Delay(300 * time.Millisecond)
 		held := overload(t, locks)
+		before := locks.Stats().Tries
+		if _, err := locks.TryLock(t.Context(), "at once"); !errors.Is(err, redlatch.ErrOverloaded) {
+			t.Errorf("at once: %v", err)
+		}
+		if tries := locks.Stats().Tries - before; tries != 1 { // though nothing was sent
+			t.Errorf("%d tries are counted for it", tries)
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		_, err := locks.Lock(ctx, "one more")
