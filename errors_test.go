@@ -248,3 +248,27 @@ func TestErrorsNameTheLock(t *testing.T) {
 		names("unlocked again", lock.Unlock(t.Context()), redlatch.ErrReleased)
 	})
 }
+
+// An extension that comes while Close waits for the work under a lead names the lock.
+func TestExtensionDuringCloseNamesTheLock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := redlatchtest.New(t, redlatch.Config{})
+		closed := make(chan error)
+		_ = client.Campaign(t.Context(), "job", func(ctx context.Context) error {
+			lock, ok := redlatch.Held(ctx, "job")
+			if !ok {
+				t.Fatal("ctx carries no lock")
+			}
+			go func() { closed <- client.Close() }()
+			<-ctx.Done()
+			if err := lock.Extend(t.Context(), 5*time.Second); !errors.Is(err, redlatch.ErrClosed) || !strings.Contains(err.Error(), `extend "job": `) {
+				t.Errorf("it says %v", err)
+			}
+			return nil
+		})
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	})
+}
