@@ -152,6 +152,15 @@ type Master struct {
 	Server
 	Now      int64 // its clock in seconds, read after that of the slot's master
 	Answered bool
+	// Flushed is as in Evidence, and Record what it has recorded.
+	Flushed bool
+	Record  *Record
+}
+
+// mayHaveLost reports whether the master may have deleted all its keys after that time by its clock. If it ever did, its record is
+// of after that.
+func (m Master) mayHaveLost(after time.Time) bool {
+	return m.Flushed && (m.Record == nil || !m.hasBeen(m.Record.Server, true) || m.Record.Since >= after.Unix())
 }
 
 // Came sets whether the slot was brought with its admission key, or that key is stale, by what the other masters say.
@@ -159,12 +168,16 @@ func (e *Evidence) Came(a Agreement, key string, others []Master) {
 	if !e.Foreign(a, key) {
 		return
 	}
-	source, _, _ := parseKey(a, key)
+	source, written, _ := parseKey(a, key)
 	e.Shard.Stale = true // unless the master that wrote the key is what it was then, or has perhaps not answered
 	for _, m := range others {
 		if !m.Answered {
 			e.Shard.Stale = false
 		} else if m.Run == source.Run {
+			// A key that was moved before its lock outlives it.
+			if m.mayHaveLost(written) {
+				return
+			}
 			e.Shard.Brought, e.Shard.Stale = e.BroughtFrom(a, key, m.Server, m.Now), !e.MayBeBroughtFrom(a, key, m.Server, m.Now)
 			return
 		}
@@ -199,10 +212,10 @@ func (e *Evidence) broughtFrom(a Agreement, key string, other Server, now int64,
 
 // masterSince returns a time since which the server has been the master that it is; ok is false
 // where nobody knows one. A server that was promoted may have its master's data of some time
-// before.
+// before, and one that was told to delete all keys has a record of after that, or none.
 func (e *Evidence) masterSince() (since time.Time, ok bool) {
 	switch {
-	case !e.Promoted && e.Received == 0:
+	case !e.Promoted && e.Received == 0 && !e.Flushed:
 		return time.Unix(e.Now, 0).Add(-e.Uptime), true
 	case e.isKnown():
 		return time.Unix(e.Record.Since+1, 0), true

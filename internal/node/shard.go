@@ -171,10 +171,11 @@ func (n *Node) shardKey(m *master) string {
 
 // peer is another master of the Cluster.
 type peer struct {
-	server admission.Server
-	now    int64 // its clock in seconds
-	record *admission.Record
-	err    error
+	server  admission.Server
+	now     int64 // its clock in seconds
+	flushed bool
+	record  *admission.Record
+	err     error
 }
 
 // peers asks the other masters which servers they are, and for their records, in the order of
@@ -189,7 +190,7 @@ func (n *Node) peers(ctx context.Context, s *shard) []peer {
 			key := n.shardKey(&s.others[i])
 			e, values, err := n.inspectKeys(ctx, key)
 			if err == nil {
-				peers[i].server, peers[i].now = e.server(), e.now
+				peers[i].server, peers[i].now, peers[i].flushed = e.server(), e.now, e.info.flushed()
 				peers[i].record, err = admission.ParseRecord(key, values[0].Text)
 			}
 			peers[i].err = err
@@ -209,7 +210,7 @@ func (n *Node) completeShard(ctx context.Context, a admission.Agreement, seen *e
 	var masters []admission.Master
 	for _, p := range n.peers(ctx, s) {
 		n.count(&e.Others, a, n.options.Index, p.record, p.err)
-		masters = append(masters, admission.Master{Server: p.server, Now: p.now, Answered: p.err == nil})
+		masters = append(masters, admission.Master{Server: p.server, Now: p.now, Answered: p.err == nil, Flushed: p.flushed, Record: p.record})
 	}
 	e.Came(a, seen.marker, masters)
 	return e
