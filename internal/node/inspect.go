@@ -42,7 +42,7 @@ func (n *Node) admit(ctx context.Context) error {
 		n.background.Go(func() {
 			ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)
 			defer cancel()
-			h.err = n.inspect(ctx, false)
+			h.err = n.inspect(ctx, nil)
 			a.mu.Lock()
 			a.current = nil
 			a.mu.Unlock()
@@ -68,10 +68,10 @@ var errSentinel = errors.New("the server is a Sentinel: add ?master_set=NAME, th
 const maxLooks = 5
 
 // inspect looks at the node and admits it if it may vote, or if an operator vouches for its present
-// run. The error says why the node may not vote, or why it could not be looked at.
-func (n *Node) inspect(ctx context.Context, vouched bool) (err error) {
+// run; word is nil where none does. The error says why the node may not vote, or why it could not be looked at.
+func (n *Node) inspect(ctx context.Context, word *word) (err error) {
 	for range maxLooks {
-		if err = n.inspectOnce(ctx, vouched); !errors.Is(err, errChanged) {
+		if err = n.inspectOnce(ctx, word); !errors.Is(err, errChanged) {
 			break
 		}
 	}
@@ -174,11 +174,11 @@ func (n *Node) Vouch(ctx context.Context) error {
 	if err := n.Connect(ctx); err != nil {
 		return err
 	}
-	return n.inspect(ctx, true)
+	return n.inspect(ctx, new(word))
 }
 
 // inspectOnce looks at the node, decides on the evidence, and carries the decision out.
-func (n *Node) inspectOnce(ctx context.Context, vouched bool) error {
+func (n *Node) inspectOnce(ctx context.Context, word *word) error {
 	seen, connection, err := n.look(ctx, true, false)
 	if err != nil {
 		if errors.Is(err, admission.ErrUnfit) || errors.Is(err, admission.ErrReplica) {
@@ -200,12 +200,17 @@ func (n *Node) inspectOnce(ctx context.Context, vouched bool) error {
 	if err != nil {
 		return err
 	}
-	e.Vouched = vouched
+	if e.Vouched = word != nil; e.Vouched && !word.covers(seen) {
+		return errNotVouched
+	}
 	d := admission.Decide(a, e)
 	// rule: agreement
 	if seen.shard != nil && d.Outcome != admission.Refuse && !d.Unread {
 		if err := n.register(ctx, a, seen, &e); err != nil {
 			return err
+		}
+		if e.Vouched {
+			word.recorded = true
 		}
 		if d.Outcome != admission.Admit && e.Shard.Stale {
 			// Else it would count where the slot goes from here, without what was in it.
