@@ -7,6 +7,9 @@ func (w *clusterWorld) event() error {
 	i, to := w.owner[slot], w.rng.IntN(3)
 	s := w.masters[i]
 	kind := w.rng.IntN(34)
+	if kind == 20 {
+		kind = 12
+	}
 	if kind > 20 {
 		return w.vote(w.rng.IntN(2), slot)
 	}

@@ -23,16 +23,32 @@ func (w *world) event() error {
 	case 2: // all keys are deleted at once by DEL, or go with SWAPDB
 		s.data = make(map[string]keys)
 		w.lose(i)
-	case 3, 4:
+	case 3:
 		w.failback(i)
+	case 4: // the same after a vote, and it forgets that it was promoted
+		if w.durable {
+			return nil
+		}
+		s.behind = maps.Clone(s.data)
+		if err := w.vote(c, i); err != nil {
+			return err
+		}
+		w.failback(i)
+		s.repl, s.promoted = w.id(), false
+		return w.vote(c, i)
 	case 5: // its first replica comes, or the last has been gone for long: that it was promoted is forgotten
 		s.repl, s.promoted = w.id(), false
 	case 6: // FLUSHALL
 		s.data = make(map[string]keys)
 		s.flushes++
 		w.lose(i)
-	case 7: // SCRIPT FLUSH
+	case 7: // SCRIPT FLUSH, or with it all that could tell goes, and the keys
 		s.scripts, s.dropped = make(map[string]bool), true
+		if w.rng.IntN(2) == 0 {
+			s.clear()
+			s.data = make(map[string]keys)
+			w.lose(i)
+		}
 	case 8:
 		s.behind = maps.Clone(s.data)
 	case 9:

@@ -180,7 +180,7 @@ func (w *world) examine(c, i int) { w.follow(w.look(c, i)) }
 // follow has the client that looked go on, until it has done all or stalls.
 func (w *world) follow(l *look) {
 	for l.next != nil {
-		if w.rng.IntN(12) == 0 {
+		if w.rng.IntN(8) == 0 {
 			w.stalled = append(w.stalled, l)
 			return
 		}
