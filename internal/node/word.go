@@ -10,7 +10,7 @@ type word struct {
 }
 
 // errNotVouched says that the operator's word was for another run, or for keys that are gone.
-var errNotVouched = &admission.WaitError{Reason: "it restarted, was a replica or lost its data while it was being admitted: nobody has vouched for that"}
+var errNotVouched = &admission.WaitError{Reason: "it restarted, was a replica or lost its data while it was being admitted, and nobody has vouched for that: admit it again, if no lock is held that it may lack"}
 
 // covers reports whether the word is for what is seen. The first look is what it is for.
 func (w *word) covers(seen *evidence) bool {
