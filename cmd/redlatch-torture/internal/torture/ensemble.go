@@ -102,8 +102,8 @@ func (e *ensemble) look(ctx context.Context, names []string) []history.Look {
 
 func (e *ensemble) begin(ctx context.Context, it item) (hit []int, undo func() error, err error) {
 	leader, err := e.Leader(ctx)
-	if err != nil {
-		return nil, nil, err
+	if err != nil { // a busy machine elects another
+		return nil, nil, fmt.Errorf("%w: %w", errLeftOut, err)
 	}
 	one := leader
 	if it.kind == killFollower || it.kind == hangFollower || it.kind == minority && !it.hard {

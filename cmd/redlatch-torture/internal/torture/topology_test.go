@@ -90,7 +90,9 @@ func TestRunOfTopology(t *testing.T) {
 	} {
 		t.Run(string(topology), func(t *testing.T) {
 			t.Parallel()
-			const tries = 4 // a control run on a busy machine may show nothing, but not each time
+			// On a busy machine a control run may show nothing, and servers that answer late may give no lock for some
+			// seconds, but not each time.
+			const tries = 4
 			for try := uint64(1); ; try++ {
 				r, err := Run(t.Context(), Options{
 					Topology: topology, For: 35 * time.Second, Seed: try, Workers: 4, Names: 3, TTL: time.Second, Faults: strings.Split(faults, ","), Out: io.Discard,
@@ -102,7 +104,8 @@ func TestRunOfTopology(t *testing.T) {
 				if r.OK() || topology == Cluster && len(r.Violations()) == 0 {
 					return
 				}
-				if len(r.Violations()) > 0 || try == tries {
+				late := len(r.Violations()) == 1 && len(r.Findings.Refused) > 0
+				if len(r.Violations()) > 0 && !late || try == tries {
 					t.Fatalf("%s", r.Text())
 				}
 			}
