@@ -19,5 +19,6 @@ func (w *word) covers(seen *evidence) bool {
 	}
 	gone := w.recorded && seen.recordText == ""
 	w.recorded = seen.recordText != ""
+	// rule: word-for-what-was-seen
 	return w.history == seen.history() && w.flushes == seen.info.flushes() && !gone
 }
