@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/printable"
 )
@@ -38,6 +39,10 @@ type Conn interface {
 	// Close closes the connection; commands under way end with an error.
 	Close()
 }
+
+// LongestUnanswered is how long a Conn keeps a connection that answers nothing. Until then the server may execute
+// what was sent.
+const LongestUnanswered = 10 * time.Second
 
 // Drainer is a Conn that uses several connections.
 type Drainer interface {

@@ -18,7 +18,7 @@ const recent = 32
 // cleanUp is a key that may be on a node and whose release got no answer.
 type cleanUp struct {
 	request vote.Release
-	// gone is the time by which its TTL has removed it.
+	// gone is the time by which its TTL has removed it, even if the node executes what was sent as late as it may.
 	gone time.Time
 }
 

@@ -424,6 +424,31 @@ func TestCleanUpsBeginAnewAfterAnAnswer(t *testing.T) {
 	})
 }
 
+// A node that is held up for longer than the TTL may execute the acquire only then, and the release of a batch leaves a key
+// for which others wait: it is still released.
+func TestCleanUpsOutlastTheTTL(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = 3 * time.Second
+		back := time.Now().Add(ttl + driver.LongestUnanswered - time.Second)
+		var released atomic.Bool
+		conn := &scripted{answer: func(string) (driver.Reply, error) {
+			if time.Now().Before(back) {
+				return driver.Reply{}, errors.New("no answer")
+			}
+			released.Store(true)
+			return deleted, nil
+		}}
+		n := unfenced(conn)
+		defer n.Close()
+		n.Release(t.Context(), vote.Release{Key: "x", ID: "id", TTL: ttl})
+		time.Sleep(time.Until(back) + 2*time.Second)
+		if !released.Load() {
+			t.Error("its key is left")
+		}
+	})
+}
+
 // Close does not leave until its TTL what a node that is back would delete at once, only because the next try was not
 // due yet. Of a node that is still down it expects nothing.
 func TestCloseTriesOnceMore(t *testing.T) {

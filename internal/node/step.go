@@ -116,7 +116,7 @@ func (n *Node) released(r vote.Release, reply driver.Reply, err error) vote.Answ
 	a.Woken = reply.Int == 2
 	if !isFinal(err) {
 		again := vote.Release{Key: r.Key, With: r.With, ID: r.ID, TTL: r.TTL, Shared: r.Shared}
-		l := cleanUp{request: again, gone: time.Now().Add(r.TTL)}
+		l := cleanUp{request: again, gone: time.Now().Add(driver.LongestUnanswered + r.TTL)}
 		if n.life.Err() == nil && n.cleanUps.add(l) {
 			n.cleaning.Go(n.workOff)
 		}

@@ -62,7 +62,7 @@ func (o Options) Place() string {
 // long: commands that wait in a stopped server's socket are executed, in order, if the server goes
 // on before then.
 const (
-	replyTimeout = 10 * time.Second
+	replyTimeout = driver.LongestUnanswered
 	probeEvery   = 5 * time.Second
 	// refreshEvery is how often a Cluster is asked which master has which slot: a master that hangs
 	// does not say that another has taken its place.

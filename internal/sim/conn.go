@@ -16,7 +16,7 @@ import (
 // Limits of a connection, as the real one has them.
 const (
 	connectTimeout = time.Second
-	replyTimeout   = 10 * time.Second
+	replyTimeout   = driver.LongestUnanswered
 )
 
 var (
