@@ -338,7 +338,7 @@ func TestReleaseIsNotTriedForEver(t *testing.T) {
 					n.Close()
 				} else {
 					defer n.Close()
-					time.Sleep(10 * time.Second)
+					time.Sleep(2*time.Second + driver.LongestUnanswered)
 				}
 				synctest.Wait()
 				before := conn.tries("0")
