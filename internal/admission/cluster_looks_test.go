@@ -6,7 +6,7 @@ import (
 )
 
 // slotLook is what a client saw of a slot and of its master, and what it has decided. A client may stall after each step of
-// it, while anything else happens. Each step goes to whoever has the key that it is about, with the guards of the scripts
+// it, while anything else happens. Each step goes to the master that has the key that it is about, with the guards of the scripts
 // in internal/script.
 type slotLook struct {
 	client  int

@@ -217,6 +217,21 @@ func TestReleaseStoresWhatIsMissing(t *testing.T) {
 	})
 }
 
+// leaseOf returns a lease that transfers its keys, and what the nodes are asked through.
+func leaseOf(t *testing.T, nodes []*server) ([]*told, *Lease) {
+	t.Helper()
+	all, v := tellers(nodes)
+	e := New(v, newBubbleClock(), stepTime)
+	NewTransfers(e, time.Minute)
+	t.Cleanup(e.Close)
+	lease, answers := e.Acquire(t.Context(), requestOf("mine"))
+	if lease == nil {
+		t.Fatal(answers)
+	}
+	rest()
+	return all, lease
+}
+
 // The arbiter may have called somebody before its answer was lost, or it ran out of memory:
 // what that one has taken over since is not lost.
 func TestReleaseToQueueWithoutAnAnswer(t *testing.T) {
@@ -224,19 +239,11 @@ func TestReleaseToQueueWithoutAnAnswer(t *testing.T) {
 	for _, verdict := range []vote.Verdict{vote.Unknown, vote.Unavailable} {
 		synctest.Test(t, func(t *testing.T) {
 			nodes := keptBy(t, 3)
-			all, v := tellers(nodes)
-			e := New(v, newBubbleClock(), stepTime)
-			NewTransfers(e, time.Minute)
-			t.Cleanup(e.Close)
-			lease, answers := e.Acquire(t.Context(), requestOf("mine"))
-			if lease == nil {
-				t.Fatal(answers)
-			}
-			rest()
+			all, lease := leaseOf(t, nodes)
 			all[2].answer = &vote.Answer{Verdict: verdict, Err: errSimulated}
 			nodes[0].put("next", 0)
 			nodes[1].put("next", 0)
-			answers, _ = lease.Release()
+			answers, _ := lease.Release()
 			if answers[0].Verdict != vote.Granted || answers[1].Verdict != vote.Granted {
 				t.Errorf("%v: %v", verdict, answers)
 			}
@@ -251,22 +258,14 @@ func TestReleaseToQueueWithoutAnAnswerDoesNotWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		nodes := keptBy(t, 5)
-		all, v := tellers(nodes)
-		e := New(v, newBubbleClock(), stepTime)
-		NewTransfers(e, time.Minute)
-		t.Cleanup(e.Close)
-		lease, answers := e.Acquire(t.Context(), requestOf("mine"))
-		if lease == nil {
-			t.Fatal(answers)
-		}
-		rest()
+		all, lease := leaseOf(t, nodes)
 		all[4].answer = &vote.Answer{Verdict: vote.Unknown, Err: errSimulated}
 		for _, s := range nodes[:3] {
 			s.put("next", 0)
 		}
 		nodes[3].set(func(s *server) { s.lost = true })
 		start := time.Now()
-		answers, _ = lease.Release()
+		answers, _ := lease.Release()
 		if took := time.Since(start); took >= stepTime || Count(answers, vote.Granted) < 3 {
 			t.Errorf("after %v: %v", took, answers)
 		}
