@@ -15,8 +15,8 @@ import (
 // errors, or its URL in Config.Nodes.
 //
 // If the node has forgotten a lock after all, a second holder can acquire that lock. Where the node restarts,
-// becomes a replica or loses its data between Admit's look at it and its admission, it is not admitted, and the
-// error says so.
+// becomes a replica, loses its data or is changed by others between Admit's look at it and its admission, it is not
+// admitted, and the error says so. A master of a Cluster that gets or loses slots meanwhile isn't either.
 //
 // Admit waits for the node, or until ctx is done or the client is closed. The error wraps ErrInvalid
 // if the client has no such node, and ErrClosed if it is closed. Otherwise it says why the node

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -23,6 +24,7 @@ type slotLook struct {
 	e       Evidence
 	d       Decision
 	word    *slotLook       // for which an operator vouched, nil where none did
+	void    bool            // that was for something else than is seen
 	next    func(*slotLook) // the next step, nil after the last
 }
 
@@ -87,11 +89,10 @@ func (w *clusterWorld) readRecord(l *slotLook) {
 	l.e.Record, _ = ParseRecord("", l.record)
 	w.expected[l.client][l.slot] = w.a.ID() + " " + l.e.Run + " " + l.e.ReplicationID
 	if before := l.word; before != nil {
-		l.e.Vouched = true
 		gone := before.record != "" && l.record == ""
-		if l.e.Run != before.e.Run || l.e.ReplicationID != before.e.ReplicationID || l.flushes != before.flushes || gone {
-			l.next = nil
-		}
+		l.e.Vouched = l.e.Run == before.e.Run && l.e.ReplicationID == before.e.ReplicationID && l.flushes == before.flushes && !gone &&
+			l.e.Shard.Epoch == before.e.Shard.Epoch && slices.Equal(l.e.Shard.Held, before.e.Shard.Held) && l.said == before.said
+		l.void = !l.e.Vouched
 	}
 }
 
@@ -119,7 +120,7 @@ func (w *clusterWorld) ask(l *slotLook) {
 	l.e.Came(w.a, l.key, others)
 	l.d = Decide(w.a, l.e)
 	w.log("%d: client %d has looked at slot %d at %d (run %s): outcome %d, %v", w.now, l.client, l.slot, l.master, l.e.Run[36:], l.d.Outcome, l.d.Err)
-	if l.d.Outcome == Refuse || l.d.Unread {
+	if l.d.Outcome == Refuse || l.d.Unread || l.void && l.d.Outcome != Admit {
 		l.next = nil
 	}
 }
@@ -186,11 +187,12 @@ func (w *clusterWorld) again(l *slotLook) {
 
 // mark is as in mark.lua.
 func (w *clusterWorld) mark(l *slotLook) {
-	s := w.at(l.slot, hasKey)
+	s, key := w.at(l.slot, hasKey), fmt.Sprintf("mark %d %016d", w.id(), 0)
 	if at := s.data[l.slot]; said(at.key) == l.said {
-		at.key = fmt.Sprintf("mark %d %016d", w.id(), 0)
+		at.key = key
 		s.data[l.slot] = at
 	}
+	l.said = said(key)
 }
 
 // admit is as in admit.lua. A script that was sent is there, whatever it does.

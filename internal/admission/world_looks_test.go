@@ -18,6 +18,7 @@ type look struct {
 	longest time.Duration
 	told    map[string]bool
 	d       Decision
+	void    bool        // an operator's word was for something else than is seen
 	next    func(*look) // the next step, nil after the last
 }
 
@@ -71,6 +72,9 @@ func (w *world) ask(l *look) {
 		l.e.Sync = SyncOtherwise
 	}
 	l.d = Decide(a, l.e)
+	if l.void && l.d.Outcome != Admit {
+		l.next = nil
+	}
 	w.log("%d: client %d (%s) has looked at %d (run %d): outcome %d, %v", w.now, l.client, a, l.node, s.run, l.d.Outcome, l.d.Err)
 }
 
@@ -132,8 +136,9 @@ func (w *world) mark(l *look) {
 		l.next = nil
 		return
 	}
+	l.seen.admission = fmt.Sprintf("mark %d", w.id())
 	if k := s.data[a.Deployment]; k.admission == "" {
-		k.admission = fmt.Sprintf("mark %d", w.id())
+		k.admission = l.seen.admission
 		s.data[a.Deployment] = k
 	}
 	w.again(l)
@@ -144,11 +149,8 @@ func (w *world) again(l *look) {
 	before := *l
 	l.next = func(l *look) {
 		*l = *w.look(l.client, l.node)
-		l.set, l.e.Vouched = before.set, before.e.Vouched
-		gone := before.seen.record != "" && l.seen.record == ""
-		if l.e.Vouched && (l.e.Run != before.e.Run || l.e.ReplicationID != before.e.ReplicationID || l.flushes != before.flushes || gone) {
-			l.next = nil
-		}
+		same := l.e.Run == before.e.Run && l.e.ReplicationID == before.e.ReplicationID && l.flushes == before.flushes && l.seen == before.seen
+		l.set, l.e.Vouched, l.void = before.set, before.e.Vouched && same, before.void || before.e.Vouched && !same
 	}
 }
 

@@ -71,7 +71,7 @@ const maxLooks = 5
 // run; word is nil where none does. The error says why the node may not vote, or why it could not be looked at.
 func (n *Node) inspect(ctx context.Context, word *word) (err error) {
 	for range maxLooks {
-		if err = n.inspectOnce(ctx, word); !errors.Is(err, errChanged) {
+		if err = n.inspectOnce(ctx, word); !errors.Is(err, errChanged) && !errors.Is(err, errNotVouched) {
 			break
 		}
 	}
@@ -200,10 +200,11 @@ func (n *Node) inspectOnce(ctx context.Context, word *word) error {
 	if err != nil {
 		return err
 	}
-	if e.Vouched = word != nil; e.Vouched && !word.covers(seen) {
+	e.Vouched = word != nil && word.covers(seen)
+	d := admission.Decide(a, e)
+	if word != nil && !e.Vouched && (d.Outcome == admission.Wait || d.Outcome == admission.Begin) {
 		return errNotVouched
 	}
-	d := admission.Decide(a, e)
 	// rule: agreement
 	if seen.shard != nil && d.Outcome != admission.Refuse && !d.Unread {
 		if err := n.register(ctx, a, seen, &e); err != nil {
@@ -285,10 +286,11 @@ func (n *Node) open(ctx context.Context, a admission.Agreement, seen *evidence, 
 	return nil
 }
 
-// mark makes the admission key that was looked at say what nobody has written before.
+// mark makes the admission key that was looked at say what nobody has written before, and notes that in seen.
 func (n *Node) mark(ctx context.Context, seen *evidence) error {
 	mark := fmt.Sprintf("%s/%d %016d", n.options.Waiter, n.options.Clock.Now().Mono.UnixNano(), 0) // no other is the same
 	_, err := eval(ctx, n.conn, script.Mark.Text, []string{n.admissionKey}, []string{mark, n.counterTTL, seen.said()})
+	seen.marker = mark
 	return err
 }
 

@@ -1,24 +1,33 @@
 package node
 
-import "github.com/redlatch/redlatch/internal/admission"
+import (
+	"reflect"
+
+	"github.com/redlatch/redlatch/internal/admission"
+)
 
 // word is an operator's, that a node has forgotten no lock in its present run. It is given for what the node had when it was first
-// looked at. The node may be looked at again, since others may change what it has recorded meanwhile.
+// looked at. The node may be looked at again, since others may change it meanwhile; what they wrote may be of after all keys were lost.
 type word struct {
-	history, flushes string
-	recorded         bool // the node had a record
+	// first is what the first look found, with the mark that was written then.
+	first *evidence
+	// recorded: a Cluster's master had a record, which clients keep up to date.
+	recorded bool
 }
 
-// errNotVouched says that the operator's word was for another run, or for keys that are gone.
-var errNotVouched = &admission.WaitError{Reason: "it restarted, was a replica or lost its data while it was being admitted, and nobody has vouched for that: admit it again, if no lock is held that it may lack"}
+// errNotVouched says that the operator's word was for another run, or for other keys.
+var errNotVouched = &admission.WaitError{Reason: "it restarted, was a replica, lost its data or was changed by others while it was being admitted, and nobody has vouched for that: admit it again, if no lock is held that it may lack"}
 
-// covers reports whether the word is for what is seen. The first look is what it is for.
+// covers reports whether the word is for what is seen.
 func (w *word) covers(seen *evidence) bool {
-	if w.history == "" {
-		w.history, w.flushes = seen.history(), seen.info.flushes()
+	if w.first == nil {
+		w.first = seen
 	}
-	gone := w.recorded && seen.recordText == ""
-	w.recorded = seen.recordText != ""
+	same := w.first.recordText == seen.recordText && w.first.noteText == seen.noteText
+	if seen.shard != nil {
+		same = reflect.DeepEqual(w.first.shard.master, seen.shard.master) && !(w.recorded && seen.recordText == "")
+		w.recorded = seen.recordText != ""
+	}
 	// rule: word-for-what-was-seen
-	return w.history == seen.history() && w.flushes == seen.info.flushes() && !gone
+	return same && w.first.said() == seen.said() && w.first.history() == seen.history() && w.first.info.flushes() == seen.info.flushes()
 }

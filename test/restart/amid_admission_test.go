@@ -1,7 +1,9 @@
 package restart
 
 import (
+	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,4 +75,87 @@ func TestAdmitIsForWhatWasSeen(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An operator vouches, and before that is done, all keys of the server are deleted, with a lock in them, by a command that nothing counts.
+// Others keep the server out for it. What they wrote is not what the operator has seen.
+func TestAdmitEndsNoLaterQuarantine(t *testing.T) {
+	t.Parallel()
+	for what, keepOut := range map[string]func(t *testing.T, c *redlatch.Client, node string){
+		"deployment set": func(t *testing.T, c *redlatch.Client, node string) {
+			if err := c.Reset(t.Context(), node); err != nil {
+				t.Error(err)
+			}
+		},
+		"a client": func(t *testing.T, c *redlatch.Client, _ string) {
+			if _, err := locktest.AwaitAnswer(t, c, "y"); err == nil {
+				t.Error("nothing keeps the server out")
+			}
+		},
+		"nobody": func(*testing.T, *redlatch.Client, string) {},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			locktest.EachFlavor(t, func(t *testing.T, binary string) {
+				server := redistest.New(t, redistest.Options{Binary: binary})
+				config := locktest.WithMaxTTL(locktest.WithQuarantine(server.URL()), 8*time.Second)
+				other := locktest.Open(t, config)
+				var held *redlatch.Lock
+				amid := sync.OnceFunc(func() {
+					locktest.Vouch(t, other, config.Nodes...)
+					held = locktest.TryLock(t, other, "x", redlatch.WithoutRenewal())
+					deleteAll(t, server)
+					keepOut(t, locktest.Open(t, config), config.Nodes[0])
+				})
+				admits := func(args []string) bool { return len(args) > 6 && args[6] == script.Admit }
+				if err := openAmid(t, config, admits, amid).Admit(t.Context(), config.Nodes[0]); err == nil {
+					t.Error("it was admitted")
+				} else {
+					t.Log(err)
+				}
+				lock, err := locktest.AwaitAnswer(t, locktest.Open(t, config), "x")
+				isKeptOut(t, held, lock, err)
+			})
+		})
+	}
+}
+
+// Several operators vouch for a server at once, while clients ask it for locks. They do not keep each other from it.
+func TestOperatorsAdmitAtOnce(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		for range 5 {
+			server := redistest.New(t, redistest.Options{Binary: binary})
+			config := locktest.WithQuarantine(server.URL())
+			ctx, cancel := context.WithCancel(t.Context())
+			var clients, operators sync.WaitGroup
+			for range 4 {
+				c := locktest.Open(t, config)
+				clients.Go(func() {
+					for ctx.Err() == nil {
+						if lock, err := c.TryLock(ctx, "x"); err == nil {
+							_ = lock.Unlock(ctx)
+						}
+					}
+				})
+			}
+			var admitted atomic.Int64
+			for range 4 {
+				c := locktest.Open(t, config)
+				operators.Go(func() {
+					if err := c.Admit(ctx, config.Nodes[0]); err != nil {
+						t.Log(err)
+					} else {
+						admitted.Add(1)
+					}
+				})
+			}
+			operators.Wait()
+			cancel()
+			clients.Wait()
+			if admitted.Load() == 0 {
+				t.Error("nobody admitted it")
+			}
+		}
+	})
 }

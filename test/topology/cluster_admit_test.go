@@ -1,10 +1,20 @@
 package topology
 
 import (
+	"context"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/hashslot"
+	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redisconn"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/storm"
 )
 
@@ -23,4 +33,57 @@ func TestClusterAdmitBesideADeadMaster(t *testing.T) {
 		}
 		c.atOnce(t, client, []string{storm.NameAt(0), storm.NameAt(1)})
 	})
+}
+
+// An operator vouches for all masters. Before that is done for one of them, it gets a slot that is in use, without the keys. The word is
+// for the slots that the master had when it was looked at.
+func TestClusterAdmitIsForWhatWasSeen(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		c := newHurtCluster(t, binary, 0, 2*fixTTL)
+		holder := locktest.Open(t, c.config)
+		at, name := c.Masters[1], storm.NameAt(0)
+		locktest.Do(t, at, "CONFIG", "RESETSTAT") // else nothing is marked, and nothing looked at again
+		c.admit(t, holder)
+		slots, err := c.SlotsOf(at)
+		must(t, err)
+		home := "{" + hashslot.TagOf(uint16(slices.Max(slots))) + "}"
+		var held *redlatch.Lock
+		var failed error
+		amid := sync.OnceFunc(func() {
+			if held = lockMeanwhile(t, holder, name); held != nil {
+				failed = c.GiveSlots(locktest.Within(t, locktest.Patience), at, storm.SlotOf(name))
+			}
+		})
+		operator := locktest.OpenIn(t, c.config, hook.Surroundings{Dial: func(string) (driver.Conn, error) {
+			options, _, err := redisconn.Parse(c.config.Nodes[0])
+			options.ConnectTimeout = locktest.Patience
+			return admitting{redisconn.NewCluster(options), home, amid}, err
+		}})
+		t.Log(operator.Admit(t.Context(), storm.Node))
+		must(t, failed)
+		lock, err := locktest.AwaitAnswer(t, locktest.Open(t, c.config), name)
+		switch {
+		case held == nil:
+			t.Error("nothing happened amid the admission")
+		case err == nil && held.Err() == nil:
+			t.Errorf("%q has two holders: the first for another %v", lock.Name(), time.Until(held.Until()))
+		case err == nil:
+			t.Error("it was granted too early, or this machine is too slow")
+		}
+	})
+}
+
+// admitting is a Cluster's connection on which something happens before the slot with the tag is admitted.
+type admitting struct {
+	*redisconn.Cluster
+	tag    string
+	happen func()
+}
+
+func (c admitting) Do(ctx context.Context, args ...string) (driver.Reply, error) {
+	if len(args) > 4 && args[4] == script.Admit && strings.Contains(args[3], c.tag) {
+		c.happen()
+	}
+	return c.Cluster.Do(ctx, args...)
 }
