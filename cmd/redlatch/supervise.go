@@ -96,6 +96,9 @@ func supervise(r *runCmd, lock *redlatch.Lock, child *child, sigs signals, out *
 func (s *supervisor) result() *outcome {
 	byKill := s.status.Signaled() && s.status.Signal() == syscall.SIGKILL
 	switch {
+	case !s.child.reaped && s.alone && s.ending == ranTooLong:
+		// This process has killed the parent, which may have learned how COMMAND had ended but not told it yet.
+		return &outcome{code: exitSignal + int(syscall.SIGKILL)}
 	case !s.child.reaped: // its parent was killed, and no process could wait for it
 		return &outcome{code: exitSystem}
 	case s.ending == ranTooLong && (!byKill || s.killed.IsZero()):
