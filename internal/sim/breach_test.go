@@ -116,13 +116,13 @@ var breaches = []breach{
 		now: "	if !x.keys.enter(i, x.round.shared) {\n		if broken == RULE && x.keys.Answer(i).Verdict == vote.Granted {\n			x.yes++\n		}\n",
 	},
 	{
-		rule: "a repair waits for the quorum", file: "internal/quorum/extend.go", within: 100, weather: "torn",
+		rule: "a repair waits for the quorum", file: "internal/quorum/extend.go", within: 30, weather: "torn",
 		was:      "	due := k.lastExtended == round && ",
 		now:      "	due := (k.lastExtended == round || broken == RULE) && ",
 		survives: "a node must have lost the key, and the extension that gives it back must get no quorum: that was found in one of thousands of worlds",
 	},
 	{
-		rule: "the voting script is not sent by its text", file: "internal/node/node.go", within: 100, weather: "servers",
+		rule: "the voting script is not sent by its text", file: "internal/node/node.go", within: 30, weather: "servers",
 		was:      "			reply, err = n.conn.EvalSHA(ctx, n.voting.SHA, s.keys, s.args)\n",
 		now:      "			if reply, err = n.conn.EvalSHA(ctx, n.voting.SHA, s.keys, s.args); isNoScript(err) && broken == RULE {\n				reply, err = eval(ctx, n.conn, n.voting.Text, s.keys, s.args)\n			}\n",
 		survives: "the admission key names the server, so that the text finds none of this one: it is the first of two guards",
@@ -148,13 +148,13 @@ var breaches = []breach{
 		now: "		recorded := e.Record.Agreement(a.Deployment)\n		if broken == RULE {\n			recorded.NoQuarantine = a.NoQuarantine\n		}\n",
 	},
 	{
-		rule: "an answer comes by the connection that was inspected", file: "internal/node/node.go", within: 100, weather: "servers",
+		rule: "an answer comes by the connection that was inspected", file: "internal/node/node.go", within: 30, weather: "servers",
 		was:      "	if err == nil && seen.connection != n.conn.Connections() {\n",
 		now:      "	if err == nil && seen.connection != n.conn.Connections() && broken != RULE {\n",
 		survives: "the step says which run and replication id it expects, so that another server refuses it: it is the second of two guards",
 	},
 	{
-		rule: "a waiter looks when the key can have expired", file: "internal/waitqueue/ticket.go", within: 100, weather: "processes",
+		rule: "a waiter looks when the key can have expired", file: "internal/waitqueue/ticket.go", within: 30, weather: "processes",
 		was:      "	if p.Reserved() || p.Ahead == 0 && p.Left >= 0 {\n",
 		now:      "	if (p.Reserved() || p.Ahead == 0 && p.Left >= 0) && broken != RULE {\n",
 		survives: "a waiter asks at its heartbeat as well, a second later, and the judge allows for little less: TestExpiry finds it",

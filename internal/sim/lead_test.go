@@ -134,6 +134,10 @@ func (l *simLeading) back() (before, after string) {
 // In worlds in which nodes, machines and the network fail, at most one leads, a lead is released
 // when its work has returned, and no observer is told an earlier leader after a later one.
 func TestSimLeading(t *testing.T) {
+	t.Parallel()
+	if !serially(t) {
+		return
+	}
 	worlds := 220
 	if testing.Short() || simWorlds < 1000 {
 		worlds = 44
@@ -145,6 +149,7 @@ func TestSimLeading(t *testing.T) {
 		sky := skies[int(seed)%len(skies)]
 		var verdicts []string
 		var history strings.Builder
+		clean()
 		synctest.Test(t, func(*testing.T) {
 			w := sim.New(seed+1, sim.None)
 			clients := &simClients{world: w, plan: sim.NewPlan(w, sky), leading: l}
