@@ -74,7 +74,7 @@ SOAKED := cmd/redlatch|cmd/redlatch-torture(/.*)?|interop|test/restart|test/topo
 COMPUTING := internal/sim
 
 # What takes the longest comes first, so that nothing is left for one processor at the end.
-LONGEST := ./cmd/redlatch/... ./test/topology ./zookeeper ./cmd/redlatch-torture/...
+LONGEST := ./cmd/redlatch/... ./test/topology ./cmd/redlatch-torture/... ./test/restart ./zookeeper ./test/faults ./etcd ./test/house ./test/locking
 
 # tested runs go test, with the arguments given first, on the packages whose paths in the repository
 # match (-E) or do not match (-vE) the pattern. There must be some. lint vets them.
