@@ -12,11 +12,12 @@ import (
 	"github.com/redlatch/redlatch/oneshot"
 )
 
-// awaitLock tries until the client can have a lock.
+// awaitLock tries until the client can have a lock. Its name is what it is called, so that no other is in its way: the release
+// of one may not have reached the replica that was promoted then.
 func awaitLock(t *testing.T, client *redlatch.Client, what string) {
 	t.Helper()
 	locktest.Await(t, what, func() bool {
-		lock, err := client.TryLock(t.Context(), "x")
+		lock, err := client.TryLock(t.Context(), what)
 		if err != nil {
 			return false
 		}
