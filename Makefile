@@ -175,6 +175,9 @@ WORLDS ?= 1920
 sim-once: ## the simulation at its full size, which is too slow for the race detector; WORLDS=640
 	GOMAXPROCS=$(PROCESSES) go test -count=1 -timeout 1h -v ./internal/sim -sim.count=$(WORLDS)
 
+sim-found: ## find anew the worlds that notice each mutation and breach, which sim-once tries first
+	go test -count=1 -timeout 1h -v -run 'TestSimMutations|TestSimBreaches$$' ./internal/sim -sim.keep
+
 sim-beside:
 	nice -n 19 $(MAKE) sim-once
 
@@ -222,4 +225,4 @@ ci: setup lint ## what every change must pass
 soak: ci platforms sim-once race-soaked fuzz storm bench-once torture busy ## ci, and what takes too long for every change: nightly, and before a release
 
 .PHONY: help setup servers everything demo unit test test-all race race-waiting race-soaked plain plain-waiting busy busy-once lint bench bench-once engine-costs fuzz fuzz-tool \
-	torture torture-peers margins sim sim-once sim-beside storm spec version tags share platforms release-check release ci soak
+	torture torture-peers margins sim sim-once sim-found sim-beside storm spec version tags share platforms release-check release ci soak
