@@ -30,7 +30,6 @@ func TestKeysGoneAmidAnAdmission(t *testing.T) {
 					held = locktest.TryLock(t, other, "x", redlatch.WithoutRenewal())
 					gone(t, server)
 				})
-				admits := func(args []string) bool { return len(args) > 6 && args[6] == script.Admit }
 				client := openAmid(t, config, admits, amid)
 				awaitUptime(t, server, ttl+4*time.Second)
 				lock, err := locktest.AwaitAnswer(t, client, "x")
@@ -41,6 +40,19 @@ func TestKeysGoneAmidAnAdmission(t *testing.T) {
 			})
 		})
 	}
+}
+
+// admits reports whether a command admits a server.
+func admits(args []string) bool { return len(args) > 6 && args[6] == script.Admit }
+
+// vouchAmid has an operator vouch for the server, who is to be refused: f is called between the look at it and its admission.
+func vouchAmid(t *testing.T, config redlatch.Config, f func()) {
+	t.Helper()
+	err := openAmid(t, config, admits, sync.OnceFunc(f)).Admit(t.Context(), config.Nodes[0])
+	if err == nil {
+		t.Error("it was admitted")
+	}
+	t.Log(err)
 }
 
 // An operator vouches for a server on which a lock is held. Between the look at it and the admission it loses its keys: the word was
@@ -63,13 +75,7 @@ func TestAdmitIsForWhatWasSeen(t *testing.T) {
 				other := locktest.Open(t, config)
 				locktest.Vouch(t, other, config.Nodes...)
 				held := locktest.TryLock(t, other, "x", redlatch.WithoutRenewal())
-				amid := sync.OnceFunc(func() { lose(t, server) })
-				admits := func(args []string) bool { return len(args) > 6 && args[6] == script.Admit }
-				if err := openAmid(t, config, admits, amid).Admit(t.Context(), config.Nodes[0]); err == nil {
-					t.Error("it was admitted")
-				} else {
-					t.Log(err)
-				}
+				vouchAmid(t, config, func() { lose(t, server) })
 				lock, err := locktest.AwaitAnswer(t, locktest.Open(t, config), "x")
 				isKeptOut(t, held, lock, err)
 			})
@@ -101,18 +107,12 @@ func TestAdmitEndsNoLaterQuarantine(t *testing.T) {
 				config := locktest.WithMaxTTL(locktest.WithQuarantine(server.URL()), 8*time.Second)
 				other := locktest.Open(t, config)
 				var held *redlatch.Lock
-				amid := sync.OnceFunc(func() {
+				vouchAmid(t, config, func() {
 					locktest.Vouch(t, other, config.Nodes...)
 					held = locktest.TryLock(t, other, "x", redlatch.WithoutRenewal())
 					deleteAll(t, server)
 					keepOut(t, locktest.Open(t, config), config.Nodes[0])
 				})
-				admits := func(args []string) bool { return len(args) > 6 && args[6] == script.Admit }
-				if err := openAmid(t, config, admits, amid).Admit(t.Context(), config.Nodes[0]); err == nil {
-					t.Error("it was admitted")
-				} else {
-					t.Log(err)
-				}
 				lock, err := locktest.AwaitAnswer(t, locktest.Open(t, config), "x")
 				isKeptOut(t, held, lock, err)
 			})

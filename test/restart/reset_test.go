@@ -332,7 +332,6 @@ func TestAdmissionAmidResets(t *testing.T) {
 		held = lockAfterReset(t, other, large)
 		reset()
 	})
-	admits := func(args []string) bool { return len(args) > 6 && args[6] == script.Admit }
 	client := openAmid(t, small, admits, change)
 	var err error
 	locktest.Await(t, "the quarantine is over", func() bool {

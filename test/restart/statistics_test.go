@@ -12,7 +12,6 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/internal/script"
 )
 
 // A master follows its former replica, which lacks a lock, and is a master again. It forgets at once that it was
@@ -161,7 +160,6 @@ func TestStatisticsResetAmidAnAdmission(t *testing.T) {
 			locktest.Do(t, server, "FLUSHALL")
 			locktest.Do(t, server, "CONFIG", "RESETSTAT")
 		})
-		admits := func(args []string) bool { return len(args) > 6 && args[6] == script.Admit }
 		client := openAmid(t, config, admits, amid)
 		awaitUptime(t, server, ttl+4*time.Second)
 		lock, err := locktest.AwaitAnswer(t, client, "x")
