@@ -13,12 +13,14 @@ type word struct {
 	first *evidence
 	// recorded: a Cluster's master had a record, which clients keep up to date.
 	recorded bool
+	// void: something else was seen since. Others may make the node look as before.
+	void bool
 }
 
 // errNotVouched says that the operator's word was for another run, or for other keys.
 var errNotVouched = &admission.WaitError{Reason: "it restarted, was a replica, lost its data or was changed by others while it was being admitted, and nobody has vouched for that: admit it again, if no lock is held that it may lack"}
 
-// covers reports whether the word is for what is seen.
+// covers reports whether the word is for what is seen, and for all that was seen since the first look.
 func (w *word) covers(seen *evidence) bool {
 	if w.first == nil {
 		w.first = seen
@@ -29,5 +31,6 @@ func (w *word) covers(seen *evidence) bool {
 		w.recorded = seen.recordText != ""
 	}
 	// rule: word-for-what-was-seen
-	return same && w.first.said() == seen.said() && w.first.history() == seen.history() && w.first.info.flushes() == seen.info.flushes()
+	w.void = w.void || !same || w.first.said() != seen.said() || w.first.history() != seen.history() || w.first.info.flushes() != seen.info.flushes()
+	return !w.void
 }
