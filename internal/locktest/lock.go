@@ -141,6 +141,21 @@ func Late(err error) bool {
 	return possible >= failure.Need
 }
 
+// IsKeptOut expects that a try for the lock that held is came to nothing, lock and err, as its node may have forgotten that.
+func IsKeptOut(t *testing.T, held, lock *redlatch.Lock, err error) {
+	t.Helper()
+	switch {
+	case held == nil:
+		t.Errorf("the lock was not held before: %v", err)
+	case err == nil && held.Err() == nil:
+		t.Errorf("%q has two holders: the first for another %v", lock.Name(), time.Until(held.Until()))
+	case err == nil:
+		t.Error("it was granted too early")
+	case !errors.Is(err, redlatch.ErrNotAdmitted):
+		t.Errorf("%v, want ErrNotAdmitted", err)
+	}
+}
+
 // Unlock expects that a lock is released. A busy machine's nodes may not say so in time, and on
 // one a TTL as short as RestartTTL may have run out by itself, but for the guard before its end.
 func Unlock(t *testing.T, lock *redlatch.Lock) {

@@ -36,7 +36,7 @@ func TestKeysGoneAmidAnAdmission(t *testing.T) {
 				if held == nil {
 					t.Fatalf("nothing happened amid the admission: %v", err)
 				}
-				isKeptOut(t, held, lock, err)
+				locktest.IsKeptOut(t, held, lock, err)
 			})
 		})
 	}
@@ -45,60 +45,33 @@ func TestKeysGoneAmidAnAdmission(t *testing.T) {
 // admits reports whether a command admits a server.
 func admits(args []string) bool { return len(args) > 6 && args[6] == script.Admit }
 
-// vouchAmid has an operator vouch for the server, who is to be refused: f is called between the look at it and its admission.
-func vouchAmid(t *testing.T, config redlatch.Config, f func()) {
-	t.Helper()
-	err := openAmid(t, config, admits, sync.OnceFunc(f)).Admit(t.Context(), config.Nodes[0])
-	if err == nil {
-		t.Error("it was admitted")
-	}
-	t.Log(err)
-}
-
-// An operator vouches for a server on which a lock is held. Between the look at it and the admission it loses its keys: the word was
-// not for that.
+// An operator vouches for a server. Between the look at it and the admission a lock of it is lost: the word was not for that.
 func TestAdmitIsForWhatWasSeen(t *testing.T) {
 	t.Parallel()
-	for what, lose := range map[string]func(t *testing.T, s *redistest.Server){
-		"FLUSHALL": func(t *testing.T, s *redistest.Server) { locktest.Do(t, s, "FLUSHALL") },
-		"a restart": func(t *testing.T, s *redistest.Server) {
+	for what, c := range map[string]struct {
+		used bool // when the operator vouches; else the server is vouched for, and used, meanwhile
+		lose func(t *testing.T, s *redistest.Server, config redlatch.Config)
+	}{
+		"FLUSHALL": {true, func(t *testing.T, s *redistest.Server, _ redlatch.Config) { locktest.Do(t, s, "FLUSHALL") }},
+		"a restart": {true, func(t *testing.T, s *redistest.Server, _ redlatch.Config) {
 			if err := s.Restart(t.Context()); err != nil {
 				t.Error(err)
 			}
-		},
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			locktest.EachFlavor(t, func(t *testing.T, binary string) {
-				server := redistest.New(t, redistest.Options{Binary: binary})
-				config := locktest.WithMaxTTL(locktest.WithQuarantine(server.URL()), 8*time.Second)
-				other := locktest.Open(t, config)
-				locktest.Vouch(t, other, config.Nodes...)
-				held := locktest.TryLock(t, other, "x", redlatch.WithoutRenewal())
-				vouchAmid(t, config, func() { lose(t, server) })
-				lock, err := locktest.AwaitAnswer(t, locktest.Open(t, config), "x")
-				isKeptOut(t, held, lock, err)
-			})
-		})
-	}
-}
-
-// An operator vouches, and before that is done, all keys of the server are deleted, with a lock in them, by a command that nothing counts.
-// Others keep the server out for it. What they wrote is not what the operator has seen.
-func TestAdmitEndsNoLaterQuarantine(t *testing.T) {
-	t.Parallel()
-	for what, keepOut := range map[string]func(t *testing.T, c *redlatch.Client, node string){
-		"deployment set": func(t *testing.T, c *redlatch.Client, node string) {
-			if err := c.Reset(t.Context(), node); err != nil {
+		}},
+		// Nothing counts such a deletion. Others keep the server out for it: what they write is not what the operator has seen.
+		"DEL": {false, func(t *testing.T, s *redistest.Server, _ redlatch.Config) { deleteAll(t, s) }},
+		"DEL, deployment set": {false, func(t *testing.T, s *redistest.Server, config redlatch.Config) {
+			deleteAll(t, s)
+			if err := locktest.Open(t, config).Reset(t.Context(), config.Nodes[0]); err != nil {
 				t.Error(err)
 			}
-		},
-		"a client": func(t *testing.T, c *redlatch.Client, _ string) {
-			if _, err := locktest.AwaitAnswer(t, c, "y"); err == nil {
+		}},
+		"DEL, a client": {false, func(t *testing.T, s *redistest.Server, config redlatch.Config) {
+			deleteAll(t, s)
+			if _, err := locktest.AwaitAnswer(t, locktest.Open(t, config), "y"); err == nil {
 				t.Error("nothing keeps the server out")
 			}
-		},
-		"nobody": func(*testing.T, *redlatch.Client, string) {},
+		}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -107,14 +80,24 @@ func TestAdmitEndsNoLaterQuarantine(t *testing.T) {
 				config := locktest.WithMaxTTL(locktest.WithQuarantine(server.URL()), 8*time.Second)
 				other := locktest.Open(t, config)
 				var held *redlatch.Lock
-				vouchAmid(t, config, func() {
+				use := sync.OnceFunc(func() {
 					locktest.Vouch(t, other, config.Nodes...)
 					held = locktest.TryLock(t, other, "x", redlatch.WithoutRenewal())
-					deleteAll(t, server)
-					keepOut(t, locktest.Open(t, config), config.Nodes[0])
 				})
+				if c.used {
+					use()
+				}
+				amid := sync.OnceFunc(func() {
+					use()
+					c.lose(t, server, config)
+				})
+				err := openAmid(t, config, admits, amid).Admit(t.Context(), config.Nodes[0])
+				if err == nil {
+					t.Error("it was admitted")
+				}
+				t.Log(err)
 				lock, err := locktest.AwaitAnswer(t, locktest.Open(t, config), "x")
-				isKeptOut(t, held, lock, err)
+				locktest.IsKeptOut(t, held, lock, err)
 			})
 		})
 	}

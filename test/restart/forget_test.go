@@ -266,7 +266,7 @@ func TestKeysDeletedAfterScriptsWereDropped(t *testing.T) {
 					drop(t, server)
 					lose(t, server)
 					lock, err := locktest.AwaitAnswer(t, locktest.Open(t, config), "x")
-					isKeptOut(t, held, lock, err)
+					locktest.IsKeptOut(t, held, lock, err)
 				})
 			})
 		}

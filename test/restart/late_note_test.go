@@ -45,6 +45,6 @@ func TestLateNoteOfAQuarantine(t *testing.T) {
 		close(late)
 		locktest.Await(t, "the note", func() bool { return locktest.Value(t, server, "redlatch:{"+config.Deployment+"}:quarantine") != "" })
 		lock, err := locktest.AwaitAnswer(t, locktest.Open(t, config), "x")
-		isKeptOut(t, held, lock, err)
+		locktest.IsKeptOut(t, held, lock, err)
 	})
 }

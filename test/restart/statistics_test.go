@@ -38,7 +38,7 @@ func TestStatisticsResetAfterAFailback(t *testing.T) {
 		locktest.Do(t, master, "CONFIG", "RESETSTAT")
 		awaitForgotten(t, master)
 		lock, err := locktest.AwaitAnswer(t, locktest.Open(t, config), "x")
-		isKeptOut(t, held, lock, err)
+		locktest.IsKeptOut(t, held, lock, err)
 	})
 }
 
@@ -64,7 +64,7 @@ func TestStatisticsResetAfterAPromotion(t *testing.T) {
 		locktest.Do(t, replica, "CONFIG", "RESETSTAT")
 		awaitForgotten(t, replica)
 		lock, err := locktest.AwaitAnswer(t, locktest.Open(t, locktest.Through(config, replica.URL())), "x")
-		isKeptOut(t, held, lock, err)
+		locktest.IsKeptOut(t, held, lock, err)
 	})
 }
 
@@ -90,7 +90,7 @@ func TestFailbackOfAReplicaThatReceivedNothing(t *testing.T) {
 		locktest.Do(t, master, "REPLICAOF", "NO", "ONE")
 		awaitForgotten(t, master)
 		lock, err := locktest.AwaitAnswer(t, locktest.Open(t, config), "x")
-		isKeptOut(t, held, lock, err)
+		locktest.IsKeptOut(t, held, lock, err)
 	})
 }
 
@@ -123,7 +123,7 @@ func TestFailoverThatIsGivenUp(t *testing.T) {
 		locktest.Do(t, master, "FAILOVER", "ABORT")
 		awaitForgotten(t, master)
 		lock, err := locktest.AwaitAnswer(t, locktest.Open(t, config), "x")
-		isKeptOut(t, held, lock, err)
+		locktest.IsKeptOut(t, held, lock, err)
 	})
 }
 
@@ -163,7 +163,7 @@ func TestStatisticsResetAmidAnAdmission(t *testing.T) {
 		client := openAmid(t, config, admits, amid)
 		awaitUptime(t, server, ttl+4*time.Second)
 		lock, err := locktest.AwaitAnswer(t, client, "x")
-		isKeptOut(t, held, lock, err)
+		locktest.IsKeptOut(t, held, lock, err)
 	})
 }
 
@@ -199,19 +199,5 @@ func follow(t *testing.T, s, master *redistest.Server) {
 	locktest.Do(t, s, "REPLICAOF", host, port)
 	if err := s.AwaitLink(locktest.Within(t, locktest.Patience)); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// isKeptOut fails the test if a lock was had, while another holder has it or at all, and if it was refused
-// otherwise than by a node that is kept out.
-func isKeptOut(t *testing.T, held, lock *redlatch.Lock, err error) {
-	t.Helper()
-	switch {
-	case err == nil && held.Err() == nil:
-		t.Errorf("%q has two holders: the first for another %v", lock.Name(), time.Until(held.Until()))
-	case err == nil:
-		t.Error("it was granted too early")
-	case !errors.Is(err, redlatch.ErrNotAdmitted):
-		t.Errorf("%v, want ErrNotAdmitted", err)
 	}
 }

@@ -48,7 +48,7 @@ func TestNoAnswerWhetherTheServerHasVoted(t *testing.T) {
 			return redistest.Pass
 		})
 		lock, err := locktest.AwaitAnswer(t, locktest.Open(t, locktest.Through(config, "redis://"+proxy.Addr())), "x")
-		isKeptOut(t, held, lock, err)
+		locktest.IsKeptOut(t, held, lock, err)
 		if n := asked.Load(); n <= 3 {
 			t.Errorf("it was asked %d times", n)
 		}

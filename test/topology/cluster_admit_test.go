@@ -1,20 +1,14 @@
 package topology
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/hashslot"
-	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/locktest"
-	"github.com/redlatch/redlatch/internal/redisconn"
-	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/storm"
 )
 
@@ -47,7 +41,7 @@ func TestClusterAdmitIsForWhatWasSeen(t *testing.T) {
 		c.admit(t, holder)
 		slots, err := c.SlotsOf(at)
 		must(t, err)
-		home := "{" + hashslot.TagOf(uint16(slices.Max(slots))) + "}"
+		home := hashslot.TagOf(uint16(slices.Max(slots)))
 		var held *redlatch.Lock
 		var failed error
 		amid := sync.OnceFunc(func() {
@@ -55,35 +49,10 @@ func TestClusterAdmitIsForWhatWasSeen(t *testing.T) {
 				failed = c.GiveSlots(locktest.Within(t, locktest.Patience), at, storm.SlotOf(name))
 			}
 		})
-		operator := locktest.OpenIn(t, c.config, hook.Surroundings{Dial: func(string) (driver.Conn, error) {
-			options, _, err := redisconn.Parse(c.config.Nodes[0])
-			options.ConnectTimeout = locktest.Patience
-			return admitting{redisconn.NewCluster(options), home, amid}, err
-		}})
+		operator := openStalling(t, c.config, home, false, amid)
 		t.Log(operator.Admit(t.Context(), storm.Node))
 		must(t, failed)
 		lock, err := locktest.AwaitAnswer(t, locktest.Open(t, c.config), name)
-		switch {
-		case held == nil:
-			t.Error("nothing happened amid the admission")
-		case err == nil && held.Err() == nil:
-			t.Errorf("%q has two holders: the first for another %v", lock.Name(), time.Until(held.Until()))
-		case err == nil:
-			t.Error("it was granted too early, or this machine is too slow")
-		}
+		locktest.IsKeptOut(t, held, lock, err)
 	})
-}
-
-// admitting is a Cluster's connection on which something happens before the slot with the tag is admitted.
-type admitting struct {
-	*redisconn.Cluster
-	tag    string
-	happen func()
-}
-
-func (c admitting) Do(ctx context.Context, args ...string) (driver.Reply, error) {
-	if len(args) > 4 && args[4] == script.Admit && strings.Contains(args[3], c.tag) {
-		c.happen()
-	}
-	return c.Cluster.Do(ctx, args...)
 }

@@ -19,22 +19,34 @@ import (
 	"github.com/redlatch/redlatch/internal/storm"
 )
 
-// stalling is a Cluster's connection on which something happens while a client looks at a slot and admits it.
+// stalling is a Cluster's connection on which something happens while a client looks at the slot with a tag and admits it: before
+// the admission or, if read is set, when the admission key was read for the second time.
 type stalling struct {
 	*redisconn.Cluster
-	// looks counts how often the slot with this tag was looked at. The first time is when the client connects. If
-	// tag is not "", it happens when the admission key was read for the second time, else before the slot is admitted.
-	tag    string
+	tag  string
+	read bool
+	// looks counts how often the slot was looked at. The first time is when the client connects.
 	looks  *atomic.Int32
 	happen func()
 }
 
+// openStalling returns a client that has such a connection.
+func openStalling(t *testing.T, c redlatch.Config, tag string, read bool, happen func()) *redlatch.Client {
+	t.Helper()
+	return locktest.OpenIn(t, c, hook.Surroundings{Dial: func(string) (driver.Conn, error) {
+		options, _, err := redisconn.Parse(c.Nodes[0])
+		options.ConnectTimeout = locktest.Patience
+		return stalling{redisconn.NewCluster(options), tag, read, new(atomic.Int32), happen}, err
+	}})
+}
+
 func (c stalling) Do(ctx context.Context, args ...string) (driver.Reply, error) {
-	if c.tag == "" && len(args) > 4 && args[4] == script.Admit {
+	about := len(args) > 3 && strings.Contains(args[3], "{"+c.tag+"}:admitted:")
+	if about && !c.read && len(args) > 4 && args[4] == script.Admit {
 		c.happen()
 	}
 	reply, err := c.Cluster.Do(ctx, args...)
-	if c.tag != "" && len(args) > 3 && args[1] == script.Inspect.Text && strings.Contains(args[3], "{"+c.tag+"}:admitted:") && c.looks.Add(1) == 2 {
+	if about && c.read && args[1] == script.Inspect.Text && c.looks.Add(1) == 2 {
 		c.happen()
 	}
 	return reply, err
@@ -65,9 +77,7 @@ func slotIsAwayAmidItsAdmission(t *testing.T, binary string, brought bool) {
 	}
 	locktest.Unlock(t, locktest.TryLock(t, holder, name))
 	at := c.Masters[0]
-	tag := ""
 	if brought {
-		tag = hashslot.TagOf(hashslot.Of(name))
 		// The key is written anew when the masters have been up for long enough for their clocks to differ.
 		for begin := locktest.ServerTime(t, at); locktest.ServerTime(t, at).Sub(begin) < 3*time.Second; {
 			locktest.Unlock(t, locktest.TryLock(t, holder, name))
@@ -94,11 +104,7 @@ func slotIsAwayAmidItsAdmission(t *testing.T, binary string, brought bool) {
 			failed = c.GiveSlots(ctx, at, storm.SlotOf(name))
 		}
 	})
-	late := locktest.OpenIn(t, c.config, hook.Surroundings{Dial: func(string) (driver.Conn, error) {
-		options, _, err := redisconn.Parse(c.config.Nodes[0])
-		options.ConnectTimeout = locktest.Patience
-		return stalling{redisconn.NewCluster(options), tag, new(atomic.Int32), away}, err
-	}})
+	late := openStalling(t, c.config, hashslot.TagOf(hashslot.Of(name)), brought, away)
 	for done := false; !done; {
 		lock, err := late.TryLock(t.Context(), name)
 		select {
