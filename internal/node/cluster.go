@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/hashslot"
 	"github.com/redlatch/redlatch/internal/script"
@@ -40,6 +41,9 @@ type Cluster struct {
 func NewCluster(conn driver.Conn, o Options) *Cluster {
 	c := &Cluster{conn: conn, options: o}
 	c.life, c.end = context.WithCancel(context.Background())
+	if o.Clock == nil {
+		c.options.Clock = clock.System
+	}
 	if !o.Agreement.NoQuarantine {
 		c.options.view = c.newView()
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/admission"
+	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/vote"
 )
@@ -132,6 +133,7 @@ func TestReachOfASlotWithoutAMaster(t *testing.T) {
 		var told []error
 		v := &view{
 			more:  make(chan struct{}),
+			clock: clock.System,
 			ask:   func(context.Context, string) (driver.Reply, error) { return driver.Reply{}, errNoAnswer },
 			start: func(f func(context.Context)) { go f(t.Context()) },
 		}

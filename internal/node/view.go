@@ -36,6 +36,8 @@ var (
 type view struct {
 	// ask asks the server that has the tag's slot.
 	ask func(ctx context.Context, tag string) (driver.Reply, error)
+	// clock is this machine's.
+	clock clock.Clock
 	// start runs a function on a goroutine that Close waits for.
 	start func(func(ctx context.Context))
 	// silent: no master has answered in the last whole round of questions, nor anything else since.
@@ -61,15 +63,17 @@ type opinion struct {
 }
 
 // owner returns the run of the server that has the slot according to a majority of the masters; ""
-// where there is no such majority or that server has not answered itself.
+// where there is no such majority or that server has not answered itself. Whoever is a master by one answer counts: a
+// server that was replaced, and does not know it yet, has a say, and with another such server could outvote a master that
+// did not answer.
 func (o *opinions) owner(slot uint16) (run string) {
 	if o == nil {
 		return ""
 	}
-	most, votes := 0, make(map[string]int)
+	masters, votes := make(map[string]bool), make(map[string]int)
 	for _, said := range o.of {
-		most = max(most, len(said.masters))
 		for i := range said.masters {
+			masters[said.masters[i].id] = true
 			if _, ok := said.masters[i].held.Since(slot); ok {
 				votes[said.masters[i].id]++
 			}
@@ -77,7 +81,7 @@ func (o *opinions) owner(slot uint16) (run string) {
 	}
 	// rule: majority-of-masters
 	for id, n := range votes {
-		if n > most/2 {
+		if n > len(masters)/2 {
 			return o.of[id].run
 		}
 	}
@@ -90,7 +94,7 @@ func (o *opinions) owner(slot uint16) (run string) {
 func (v *view) confirm(ctx context.Context, slot uint16, run string) error {
 	for asked := false; ; {
 		v.mu.Lock()
-		now, known := clock.System.Now(), false
+		now, known := v.clock.Now(), false
 		for _, o := range []*opinions{v.now, v.before} {
 			if run != "" && o.owner(slot) == run && now.Since(o.began) < viewLimit {
 				known = true
@@ -135,14 +139,14 @@ func (n *Node) hasSlot(ctx context.Context, seen *sighting) error {
 func (v *view) refresh(tag string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !v.asking && v.now != nil && len(v.now.of) > 0 && clock.System.Now().Since(v.now.began) >= viewRenew {
+	if !v.asking && v.now != nil && len(v.now.of) > 0 && v.clock.Now().Since(v.now.began) >= viewRenew {
 		v.begin(tag)
 	}
 }
 
 // begin begins a round of questions. The caller holds v.mu.
 func (v *view) begin(tag string) {
-	before, now := v.now, &opinions{began: clock.System.Now(), of: make(map[string]opinion)}
+	before, now := v.now, &opinions{began: v.clock.Now(), of: make(map[string]opinion)}
 	v.before, v.now, v.asking = before, now, true
 	v.start(func(ctx context.Context) { v.renew(ctx, tag, before, now) })
 }
@@ -218,7 +222,8 @@ func (v *view) told() {
 func (c *Cluster) newView() *view {
 	name := c.options.Agreement.Deployment
 	return &view{
-		more: make(chan struct{}),
+		more:  make(chan struct{}),
+		clock: c.options.Clock,
 		ask: func(ctx context.Context, tag string) (driver.Reply, error) {
 			return eval(ctx, c.conn, script.Nodes.Text, []string{deploymentKey("admitted", name, tag)}, nil)
 		},

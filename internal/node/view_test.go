@@ -27,7 +27,7 @@ func mastersOf(owners ...string) (masters []master) {
 // A master has a slot where more than half of all masters say so, and it has answered itself.
 func TestOpinions(t *testing.T) {
 	t.Parallel()
-	before, after := mastersOf("a", "b", "c"), mastersOf("d", "b", "c")
+	before, after, later := mastersOf("a", "b", "c"), mastersOf("d", "b", "c"), mastersOf("d", "e", "c")
 	for _, c := range []struct {
 		what string
 		said map[string]opinion
@@ -38,7 +38,9 @@ func TestOpinions(t *testing.T) {
 		{"a majority", map[string]opinion{"a": {"run a", before}, "b": {"run b", before}}, "run a", true},
 		{"a minority", map[string]opinion{"a": {"run a", before}}, "run a", false},
 		{"a majority names another", map[string]opinion{"a": {"run a", before}, "b": {"run b", after}, "c": {"run c", after}}, "run a", false},
-		{"one names another", map[string]opinion{"a": {"run a", before}, "b": {"run b", after}, "c": {"run c", before}}, "run a", true},
+		{"one names another", map[string]opinion{"a": {"run a", before}, "b": {"run b", after}, "c": {"run c", before}}, "run a", false},
+		{"another that was replaced", map[string]opinion{"a": {"run a", before}, "b": {"run b", before}, "c": {"run c", later}}, "run a", false},
+		{"those that took their places", map[string]opinion{"a": {"run a", before}, "b": {"run b", before}, "c": {"run c", later}, "d": {"run d", later}, "e": {"run e", later}}, "run d", true},
 		{"it has not answered", map[string]opinion{"b": {"run b", before}, "c": {"run c", before}}, "run a", false},
 		{"it has restarted since", map[string]opinion{"a": {"run a", before}, "b": {"run b", before}, "c": {"run c", before}}, "an earlier run", false},
 		{"the new one", map[string]opinion{"d": {"run d", after}, "b": {"run b", after}}, "run d", true},
@@ -78,7 +80,8 @@ func (v *viewed) set(change func()) {
 func newViewed(t *testing.T) *viewed {
 	v := &viewed{first: "a", silent: make(map[string]bool), opened: clock.System.Now()}
 	v.view = &view{
-		more: make(chan struct{}),
+		more:  make(chan struct{}),
+		clock: clock.System,
 		start: func(f func(context.Context)) {
 			go func() {
 				ctx, cancel := context.WithTimeout(t.Context(), viewLimit/2)
