@@ -83,6 +83,9 @@ type Node struct {
 	fuse   int
 	onFuse func()
 
+	// member is the server's part in a Cluster, nil where there is none.
+	member *clusterNode
+
 	// halt is what has the node's host stand still, nil where nothing does. apart is how far the
 	// clock of the host that takes its place is behind.
 	halt  func(m *Machine)
@@ -177,6 +180,9 @@ func (n *Node) process() *server.Server {
 		s.Replicas = 1
 	}
 	s.Publish = n.publish
+	if n.member != nil {
+		s.Nodes, s.Local = n.member.nodes, n.member.local
+	}
 	return s
 }
 
@@ -201,6 +207,10 @@ func (n *Node) receive(s *stream, r *request) {
 func (n *Node) execute(s *stream, r *request) {
 	w := n.world
 	n.save()
+	if n.member != nil {
+		n.member.execute(s, r)
+		return
+	}
 	if r.sub != nil {
 		n.subscribe(s, r)
 	}
@@ -444,40 +454,6 @@ func (n *Node) goOn() {
 	for _, s := range streams {
 		for _, l := range of[s] {
 			n.receive(l.stream, l.r)
-		}
-	}
-}
-
-// Flush deletes all keys.
-func (n *Node) Flush() {
-	w := n.world
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if n.server != nil {
-		w.History.Add(n.Name, "FLUSHALL")
-		n.lose()
-		n.server.FlushAll()
-	}
-}
-
-// FlushScripts empties the script cache.
-func (n *Node) FlushScripts() {
-	w := n.world
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if n.server != nil {
-		w.History.Add(n.Name, "SCRIPT FLUSH")
-		n.disturb(w.Now())
-		n.server.FlushScripts()
-		if flushed := n.server; n.fuse == 0 && n.rng.IntN(2) == 0 {
-			// Its keys may go, too, while it is being admitted again.
-			n.soon(1+n.rng.IntN(6), func() {
-				if n.server == flushed && !w.calmed {
-					w.History.Add(n.Name, "FLUSHALL")
-					n.lose()
-					flushed.FlushAll()
-				}
-			})
 		}
 	}
 }

@@ -33,10 +33,16 @@ type request struct {
 	// sub is what a SUBSCRIBE is for; message, if not empty, what it hears.
 	sub     *subscription
 	message string
+	// asking: an ASK of a Cluster's server has sent it.
+	asking bool
 }
 
 func newRequest(args []string) *request {
-	r := &request{args: args, step: stepOf(args), steps: apart(args), vouched: -1}
+	asking := args[0] == "ASKING"
+	if asking {
+		args = args[1:]
+	}
+	r := &request{args: args, step: stepOf(args), steps: apart(args), vouched: -1, asking: asking}
 	if steps := together(args); steps != nil {
 		r.steps, r.allOrNone = steps, true
 	}

@@ -23,7 +23,7 @@ var commands = map[string]*command{
 	"TIME":      {1, false, (*Server).time},
 	"INFO":      {-1, false, (*Server).info},
 	"CONFIG":    {-2, false, (*Server).config},
-	"CLUSTER":   {-2, false, func(*Server, []string) reply { return refuse("ERR This instance has cluster support disabled") }},
+	"CLUSTER":   {-2, false, (*Server).cluster},
 	"PUBLISH":   {3, false, (*Server).publish},
 	"SUBSCRIBE": {-2, false, func(*Server, []string) reply { return ok }},
 	"FLUSHALL":  {-1, true, func(s *Server, _ []string) reply { s.FlushAll(); return ok }},
@@ -53,6 +53,28 @@ func lookup(name string) *command {
 
 func (s *Server) time([]string) reply {
 	return list(text(strconv.FormatInt(s.now.Unix(), 10)), text(strconv.Itoa(s.now.Nanosecond()/1000)))
+}
+
+// cluster is CLUSTER NODES.
+func (s *Server) cluster(args []string) reply {
+	switch {
+	case s.Nodes == nil:
+		return refuse("ERR This instance has cluster support disabled")
+	case !strings.EqualFold(args[1], "NODES"):
+		return refuse("ERR unknown subcommand '" + args[1] + "'. Try CLUSTER HELP.")
+	}
+	return text(s.Nodes())
+}
+
+// keyWords returns the keys among the words of a command.
+func keyWords(words []string) []string {
+	switch strings.ToUpper(words[0]) {
+	case "PING", "TIME", "INFO", "CONFIG", "CLUSTER", "PUBLISH", "KEYS":
+		return nil
+	case "MGET", "DEL":
+		return words[1:]
+	}
+	return words[1:2]
 }
 
 func (s *Server) publish(args []string) reply {

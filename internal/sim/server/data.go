@@ -99,3 +99,24 @@ func (e entry) with(m member) entry {
 	e.members = slices.Concat(e.members[:i], []member{m}, e.members[i:])
 	return e
 }
+
+// Take deletes what is at key, and returns it with how long it had left by the server's clock.
+func (s *Server) Take(key string) (taken Taken, ok bool) {
+	e, ok := s.data.live(key, s.Clock().UnixMilli())
+	delete(s.data, key)
+	return Taken{e, max(1, e.expires-s.Clock().UnixMilli())}, ok
+}
+
+// Taken is what was at a key.
+type Taken struct {
+	entry entry
+	left  int64 // in ms, if it expires
+}
+
+// Put sets key to what was taken elsewhere, as RESTORE does.
+func (s *Server) Put(key string, t Taken) {
+	if t.entry.expires != 0 {
+		t.entry.expires = s.Clock().UnixMilli() + t.left
+	}
+	s.data[key] = t.entry
+}

@@ -11,8 +11,12 @@ var sections = []struct {
 	write func(s *Server, b []byte) []byte
 }{
 	{"server", func(s *Server, b []byte) []byte {
-		return fmt.Appendf(b, "# Server\r\nredis_version:%s\r\nrun_id:%s\r\nuptime_in_seconds:%d\r\n",
+		b = fmt.Appendf(b, "# Server\r\nredis_version:%s\r\nrun_id:%s\r\nuptime_in_seconds:%d\r\n",
 			s.Version, s.RunID, max(0, s.now.Unix()-s.Started.Unix()))
+		if s.Nodes != nil {
+			b = append(b, "redis_mode:cluster\r\n"...)
+		}
+		return b
 	}},
 	{"memory", func(_ *Server, b []byte) []byte {
 		return append(b, "# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n"...)
@@ -39,6 +43,9 @@ var sections = []struct {
 		b = append(b, "# Commandstats\r\n"...)
 		if s.flushes > 0 {
 			b = fmt.Appendf(b, "cmdstat_flushall:calls=%d,usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=0\r\n", s.flushes)
+		}
+		if s.reset {
+			b = append(b, "cmdstat_config|resetstat:calls=1,usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=0\r\n"...)
 		}
 		return b
 	}},

@@ -182,6 +182,12 @@ func (i *interpreter) execute(l *lua.LState) reply {
 		return refuse("ERR Wrong number of args calling Redis command from script")
 	case c.writes && i.server.Replica:
 		return refuse(readOnly)
+	case i.server.Local != nil:
+		if keys := keyWords(words); len(keys) > 0 {
+			if refusal := i.server.Local(keys); refusal != "" {
+				return refuse(refusal)
+			}
+		}
 	}
 	return i.server.runs(c, words)
 }

@@ -40,13 +40,20 @@ type Server struct {
 	// Edit returns the text to run of a script that was sent; nil for the same.
 	Edit func(text string) string
 
+	// Nodes is the answer to CLUSTER NODES; nil where the server is not part of a Cluster. Local returns why a
+	// script may not access these keys of its slot, "" where it may; nil for all keys.
+	Nodes func() string
+	Local func(keys []string) (refusal string)
+
 	// Writes counts the commands that have written.
 	Writes int
 
 	data    Data
 	scripts map[string]*program // by SHA1
 	flushes int
-	now     time.Time // while a command is executed, the time at its start
+	// reset: the statistics were reset.
+	reset bool
+	now   time.Time // while a command is executed, the time at its start
 }
 
 // New returns an empty server that has just come up.
@@ -85,6 +92,9 @@ func (s *Server) FlushAll() {
 	clear(s.data)
 	s.flushes++
 }
+
+// ResetStats resets what INFO counts, as CONFIG RESETSTAT.
+func (s *Server) ResetStats() { s.flushes, s.Received, s.reset = 0, 0, true }
 
 // FlushScripts empties the script cache.
 func (s *Server) FlushScripts() { clear(s.scripts) }

@@ -1,0 +1,216 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/hook"
+	"github.com/redlatch/redlatch/internal/sim"
+)
+
+// simCluster is a world with a Cluster, and the clients in it.
+type simCluster struct {
+	world    *sim.World
+	cluster  *sim.Cluster
+	rng      *rand.Rand
+	maxTTL   time.Duration
+	names    []string
+	machines []*sim.Machine
+	length   time.Duration
+	events   int
+}
+
+// newSimCluster draws a world.
+func newSimCluster(seed uint64, m sim.Mutation) *simCluster {
+	w := sim.New(seed, m)
+	r := w.Rand("plan")
+	c := &simCluster{world: w, rng: r, maxTTL: time.Second + time.Duration(r.Int64N(int64(5*time.Second))), length: 100 * time.Second}
+	c.maxTTL = c.maxTTL.Truncate(time.Millisecond)
+	w.Judge.NodeTimeout, w.Judge.Quarantine = 50*time.Millisecond, c.maxTTL+4*time.Second
+	c.cluster = w.NewCluster(3, sim.Durability(r.IntN(4)), time.Duration(r.Int64N(int64(2*time.Second))))
+	networks := make([]sim.Network, len(w.Nodes()))
+	for i := range networks {
+		networks[i] = sim.Network{Delay: time.Duration(20+r.IntN(1000)) * time.Microsecond, Jitter: 200 * time.Microsecond, Spikes: 0.01, Spike: 300 * time.Millisecond, Cuts: 0.002}
+	}
+	for range 3 {
+		machine := w.NewMachine(1+0.0045*(2*r.Float64()-1), time.Duration(r.Int64N(int64(time.Minute))), networks)
+		machine.Stalls(0.01*r.Float64(), time.Duration(1+r.Int64N(int64(c.maxTTL))))
+		c.machines = append(c.machines, machine)
+	}
+	for i := range 2 {
+		c.names = append(c.names, fmt.Sprintf("lock-%d", i))
+	}
+	return c
+}
+
+// live has the clients lock while things happen.
+func (c *simCluster) live() {
+	over := make(chan struct{})
+	var clients sync.WaitGroup
+	for i, m := range c.machines {
+		clients.Go(func() { c.client(i, m, over) })
+	}
+	for c.world.Now() < c.length && len(c.world.Judge.Verdicts()) == 0 {
+		time.Sleep(time.Duration(c.rng.ExpFloat64() * float64(10*time.Second)))
+		for range 1 + c.rng.IntN(4) {
+			c.cluster.Event(c.names[c.rng.IntN(len(c.names))])
+			c.events++
+			time.Sleep(time.Duration(c.rng.ExpFloat64() * float64(500*time.Millisecond)))
+		}
+	}
+	c.cluster.Calm()
+	time.Sleep(c.world.StallsFor() + c.world.Judge.Quarantine + 2*c.maxTTL + 5*time.Second)
+	close(over)
+	clients.Wait()
+	c.world.End()
+}
+
+// client is one program, whose workers lock one name each.
+func (c *simCluster) client(i int, m *sim.Machine, over <-chan struct{}) {
+	opened, err := hook.Open(redlatch.Config{
+		Nodes: []string{"redis://cluster:6379?cluster"}, TTL: c.maxTTL, MaxTTL: c.maxTTL, Label: m.Name,
+	}, hook.Surroundings{
+		Clock: m.Clock(), Draw: m.Draw, Random: m.Random,
+		Dial: func(string) (driver.Conn, error) { return m.DialCluster(), nil },
+	})
+	if err != nil {
+		c.world.Judge.Condemn("open: %v", err)
+		return
+	}
+	client := opened.(*redlatch.Client)
+	var workers sync.WaitGroup
+	for j, name := range c.names {
+		r := m.Rand("worker", j)
+		workers.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-over:
+					return
+				case <-time.After(time.Duration(1 + r.Int64N(int64(300*time.Millisecond)))):
+				}
+				m.Run()
+				c.lock(client, m, r, name, fmt.Sprintf("%s-%d-%d-%d", m.Name, i, j, n))
+			}
+		})
+	}
+	workers.Wait()
+	for _, name := range c.names {
+		c.take(client, m, name)
+	}
+	c.world.Judge.Gone(m)
+	client.Close()
+}
+
+// take is to get a lock that others may have, but nobody for long.
+func (c *simCluster) take(client *redlatch.Client, m *sim.Machine, name string) {
+	if len(c.world.Judge.Verdicts()) > 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*c.maxTTL+5*time.Second)
+	defer cancel()
+	lock, err := client.Lock(ctx, name)
+	if err != nil {
+		c.world.Judge.Condemn("a free lock is taken: %s of %s is not: %v", name, m.Name, err)
+		return
+	}
+	_ = lock.Unlock(ctx)
+}
+
+// lock is one call, and what follows.
+func (c *simCluster) lock(client *redlatch.Client, m *sim.Machine, r *rand.Rand, name, label string) {
+	ttl := time.Duration(r.Int64N(int64(c.maxTTL-300*time.Millisecond))) + 300*time.Millisecond
+	if r.IntN(2) == 0 {
+		ttl = c.maxTTL
+	}
+	options := []redlatch.Option{redlatch.WithTTL(ttl), redlatch.WithLabel(label), redlatch.WithGuard(0)}
+	if r.IntN(2) == 0 {
+		options = append(options, redlatch.WithoutRenewal())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.Int64N(int64(2*time.Second))))
+	defer cancel()
+	var lock *redlatch.Lock
+	var err error
+	if r.IntN(2) == 0 {
+		lock, err = client.TryLock(ctx, name, options...)
+	} else {
+		lock, err = client.Lock(ctx, name, options...)
+	}
+	m.Run()
+	if err != nil {
+		c.world.History.Add(m.Name, "%s does not get %s: %v", label, name, err)
+		if errors.Is(err, redlatch.ErrInvalid) {
+			c.world.Judge.Condemn("nothing is refused: %s: %v", label, err)
+		}
+		return
+	}
+	holding := c.world.Judge.Acquired(m, name, label, hook.LeaseOf(lock.Context()))
+	context.AfterFunc(lock.Context(), func() { told(holding, context.Cause(lock.Context())) })
+	for range r.IntN(3) {
+		time.Sleep(time.Duration(1 + r.Int64N(int64(ttl))))
+		m.Run()
+		if r.IntN(2) == 0 {
+			err := told(holding, lock.Extend(context.Background(), ttl))
+			c.world.History.Add(m.Name, "%s extends %s: %v", label, name, err)
+		}
+	}
+	holding.Ended()
+	err = told(holding, lock.Unlock(context.Background()))
+	c.world.History.Add(m.Name, "%s unlocked %s: %v", label, name, err)
+}
+
+// In a Cluster whose servers hang, crash, are cut off and replaced, which is flushed, and whose slots are moved, with
+// their keys and without, a lock has one holder at a time, who knows when the validity is over, and tokens grow.
+func TestSimCluster(t *testing.T) {
+	t.Parallel()
+	if !serially(t) {
+		return
+	}
+	worlds := 60
+	if *simFor > 0 {
+		worlds = 1 << 30
+	}
+	held, events, start, failed := 0, 0, time.Now(), 0
+	for i := range uint64(worlds) {
+		if *simFor > 0 && time.Since(start) > *simFor || failed >= *simFail {
+			break
+		}
+		seed := *simFirst + i
+		if *simSeed != 0 {
+			seed = *simSeed
+		}
+		var verdicts []string
+		var history strings.Builder
+		clean()
+		synctest.Test(t, func(*testing.T) {
+			c := newSimCluster(seed, sim.None)
+			c.live()
+			verdicts = c.world.Judge.Verdicts()
+			held, events = held+c.world.Judge.Held(), events+c.events
+			if len(verdicts) > 0 || *simSeed != 0 {
+				fmt.Fprintf(&history, "world %d: MaxTTL %v\n", seed, c.maxTTL)
+				c.world.History.Print(&history)
+			}
+		})
+		for _, v := range verdicts {
+			t.Errorf("world %d: %s", seed, v)
+		}
+		if len(verdicts) > 0 {
+			failed++
+			t.Log(outcome{history: history.String()}.keep(seed))
+		}
+		if *simSeed != 0 {
+			t.Log(outcome{history: history.String()}.keep(seed))
+			break
+		}
+	}
+	t.Logf("%d held, %d events, in %v", held, events, time.Since(start))
+}
