@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// breachesElsewhere break rules of the readers' wait queue and of leading, for which there are worlds of their own:
+// breachesElsewhere break rules of the readers' wait queue, of leading and of Clusters, for which there are worlds of their own:
 // the test that is to fail is where.
 var breachesElsewhere = []breach{
 	{
@@ -40,6 +40,16 @@ var breachesElsewhere = []breach{
 		rule: "a lead whose ctx is done is kept until its work has returned", where: "TestSimLeading", file: "campaign.go",
 		was: "	return false, fn(lock.Context())\n",
 		now: "	if broken == RULE {\n		defer context.AfterFunc(ctx, func() { lock.Unlock(context.WithoutCancel(ctx)) })()\n	}\n	return false, fn(lock.Context())\n",
+	},
+	{
+		rule: "only a majority of masters says who has a slot", where: "TestSimCluster", file: "internal/node/view.go",
+		was: "		case known:\n",
+		now: "		case known, broken == RULE:\n",
+	},
+	{
+		rule: "a slot votes when it was known for long", where: "TestSimCluster", file: "internal/admission/slots.go",
+		was: "	case known && since <= e.Now && left <= 0, e.Shard.Brought:\n",
+		now: "	case known && since <= e.Now && (left <= 0 || broken == RULE), e.Shard.Brought:\n",
 	},
 }
 

@@ -40,14 +40,15 @@ func (c *Cluster) Event(key string) {
 	w.mu.Lock()
 	p := partOf(hashslot.Of(hashslot.Tag(key)))
 	m, to := c.master(p), c.any()
-	if c.rng.IntN(4) == 0 {
+	if m == nil || c.rng.IntN(4) == 0 {
 		m, p = c.any(), c.rng.IntN(parts)
 	}
-	d, lot := around(c.rng, 2*time.Second), c.rng.IntN(16)
+	d, lot := around(c.rng, 2*time.Second), c.rng.IntN(17)
 	if c.rng.IntN(2) == 0 {
 		d = between(c.rng, 0, 2*w.Judge.Quarantine)
 	}
-	lost, pace := c.rng.IntN(4) > 0, around(c.rng, 300*time.Millisecond)
+	lost, pace := c.rng.IntN(4) > 0, around(c.rng, 150*time.Millisecond)
+	amid, then := between(c.rng, 0, 8*pace), c.rng.IntN(6)
 	w.mu.Unlock()
 	switch lot {
 	case 0, 1:
@@ -64,32 +65,37 @@ func (c *Cluster) Event(key string) {
 	case 7:
 		m.leave(d)
 		w.after(min(d, time.Second), func() { c.failOver(m, lost) })
-	case 8, 9, 10:
+	case 8, 9, 10, 11:
 		c.locked(func() { c.move(p, to, pace) })
-		if c.rng.IntN(2) == 0 {
-			time.Sleep(between(c.rng, 0, 8*pace))
-			[]func(){m.node.Flush, to.node.Flush, func() { c.locked(func() { c.failOver(m, lost) }) }, func() { m.node.Crash(d/8, lost, 0) }}[c.rng.IntN(4)]()
+		time.Sleep(amid)
+		switch then {
+		case 0:
+			m.node.Flush()
+		case 1:
+			to.node.Flush()
+		case 2:
+			c.locked(func() { c.failOver(m, lost) })
+		case 3:
+			m.node.Crash(d/8, lost, 0)
 		}
-	case 11:
+	case 12:
 		c.locked(func() { c.give(p, to) })
-	case 12, 13:
+	case 13:
 		m.node.Flush()
 	case 14:
 		c.locked(m.resetStats)
 	case 15:
 		m.node.FlushScripts()
+	case 16:
+		m.node.Rename()
 	}
 }
 
-// Calm ends what hangs, is down, cut off or stands still. What is being moved goes on.
+// Calm ends all faults. What is being moved goes on.
 func (c *Cluster) Calm() {
+	c.world.calm()
 	c.locked(func() {
-		c.world.History.Add("world", "faults are over")
-		c.world.calmed = true
-		c.world.quiet.Store(true)
 		for _, s := range c.servers {
-			s.node.goOn()
-			s.node.up()
 			s.alone = 0
 		}
 	})
@@ -182,7 +188,7 @@ func (s *clusterNode) take(part int) {
 // move moves a part key by key, one at each pace.
 func (c *Cluster) move(part int, to *clusterNode, pace time.Duration) {
 	from := c.master(part)
-	if from == nil || from == to || from.count() < 2 || from.givesTo[part] != nil || to.master != nil || !from.up() || !to.up() || c.world.calmed {
+	if from == nil || from == to || from.count() < 2 || from.givesTo[part] != nil || to.has(part) || to.master != nil || !from.up() || !to.up() || c.world.calmed {
 		return
 	}
 	c.world.History.Add(from.node.Name, "gives part %d to %s", part, to.node.Name)
@@ -203,6 +209,7 @@ func (c *Cluster) moveNext(part int, from, to *clusterNode, pace time.Duration) 
 			if len(keys) == 0 {
 				c.world.History.Add(to.node.Name, "has part %d of %s", part, from.node.Name)
 				to.take(part)
+				from.hear(to, to.owned(), to.epoch) // it is told, too
 				return
 			}
 			key := keys[c.rng.IntN(len(keys))]

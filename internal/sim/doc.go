@@ -47,6 +47,16 @@
 // The clocks of the two are as far apart as tokens bear, for which the quarantine is needed as a whole:
 // nobody vouches for a node there.
 //
+// # A Cluster
+//
+// A [Cluster] has worlds of its own (TestSimCluster), in which machines reach it as one node. Its servers hang,
+// crash, are cut off from each other, flushed and replaced by replicas that lag; its slots are moved key by key, or
+// given away without their keys. What is beyond what is promised does not happen there:
+//
+//   - The move of a slot that came to no end is given up when all locks have run out that may be on either side.
+//   - A replica takes over by an election, of which those who elect it know at once.
+//   - No operator vouches for anything.
+//
 // # Replay
 //
 // A seed leads to the same history each time, to the nanosecond. All that is drawn is drawn from it, in a

@@ -378,7 +378,7 @@ func (w *World) calm() {
 		n.fuse, n.halt = 0, nil
 		n.goOn()
 		n.up()
-		if n.server.Replica {
+		if n.server.Replica && n.member == nil {
 			n.promoted(n.server)
 		}
 	}
