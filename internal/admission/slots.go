@@ -176,6 +176,7 @@ func (e *Evidence) Came(a Agreement, key string, others []Master) {
 		} else if m.Run == source.Run {
 			// A key that was moved before its lock outlives it.
 			if m.mayHaveLost(written) {
+				e.Shard.Stale = true
 				return
 			}
 			e.Shard.Brought, e.Shard.Stale = e.BroughtFrom(a, key, m.Server, m.Now), !e.MayBeBroughtFrom(a, key, m.Server, m.Now)

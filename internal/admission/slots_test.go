@@ -187,3 +187,35 @@ func TestBroughtFrom(t *testing.T) {
 		t.Error("the other clock was set back since the key was written, and the slot counts as brought")
 	}
 }
+
+// A slot's admission key is believed, or overwritten, by what the master says that wrote it, whichever other master does
+// not answer. Only where that master is not found does it matter whether all have answered.
+func TestCame(t *testing.T) {
+	t.Parallel()
+	a := agreementOf(Agreement{})
+	source := Server{Run: text(7), ReplicationID: text(8)}
+	key := fmt.Sprintf("%s %s %s %016d", a.ID(), source.Run, source.ReplicationID, (testNow-50)*1_000_000)
+	as := Master{Server: source, Now: testNow, Answered: true}
+	flushed, promoted := as, as
+	flushed.Flushed, promoted.ReplicationID = true, text(6)
+	other, silent := Master{Server: Server{Run: text(5)}, Now: testNow, Answered: true}, Master{}
+	for _, c := range []struct {
+		what           string
+		others         []Master
+		brought, stale bool
+	}{
+		{"as it was", []Master{other, as}, true, false},
+		{"as it was, and another is silent", []Master{silent, as}, true, false},
+		{"flushed", []Master{other, flushed}, false, true},
+		{"flushed, and one before it is silent", []Master{silent, flushed}, false, true},
+		{"flushed, and one after it is silent", []Master{flushed, silent}, false, true},
+		{"promoted, and another is silent", []Master{silent, promoted}, false, true},
+		{"gone", []Master{other}, false, true},
+		{"gone, or silent", []Master{other, silent}, false, false},
+	} {
+		e := Evidence{Server: testServer, Now: testNow, Uptime: 1000 * time.Second, Shard: new(Shard)}
+		if e.Came(a, key, c.others); e.Shard.Brought != c.brought || e.Shard.Stale != c.stale {
+			t.Errorf("%s: brought %t, stale %t, want %t, %t", c.what, e.Shard.Brought, e.Shard.Stale, c.brought, c.stale)
+		}
+	}
+}
