@@ -35,7 +35,7 @@ type simCluster struct {
 func newSimCluster(seed uint64) *simCluster {
 	w := sim.New(seed, sim.None)
 	r := w.Rand("plan")
-	c := &simCluster{world: w, rng: r, maxTTL: time.Second + time.Duration(r.Int64N(int64(5*time.Second))).Truncate(time.Millisecond)}
+	c := &simCluster{world: w, rng: r, names: []string{"lock-a", "lock-b", sharedName, poolName}, maxTTL: time.Second + time.Duration(r.Int64N(int64(5*time.Second))).Truncate(time.Millisecond)}
 	w.Judge.NodeTimeout, w.Judge.Quarantine = 50*time.Millisecond, c.maxTTL+4*time.Second
 	c.cluster = w.NewCluster(3, sim.Durability(r.IntN(4)), time.Duration(r.Int64N(int64(2*time.Second))))
 	networks := make([]sim.Network, len(w.Nodes()))
@@ -46,9 +46,6 @@ func newSimCluster(seed uint64) *simCluster {
 		machine := w.NewMachine(1+0.0045*(2*r.Float64()-1), time.Duration(r.Int64N(int64(time.Minute))), networks)
 		machine.Stalls(0.01*r.Float64(), time.Duration(1+r.Int64N(int64(c.maxTTL))))
 		c.machines = append(c.machines, machine)
-	}
-	for i := range 2 {
-		c.names = append(c.names, fmt.Sprintf("lock-%d", i))
 	}
 	return c
 }
@@ -139,6 +136,9 @@ func (c *simCluster) take(client *redlatch.Client, m *sim.Machine, name string) 
 	_ = lock.Unlock(ctx)
 }
 
+// These names are locked by readers, too, and for one of two permits.
+const sharedName, poolName = "shared", "pool"
+
 // lock is one call, and what follows.
 func (c *simCluster) lock(client *redlatch.Client, m *sim.Machine, r *rand.Rand, name, label string) {
 	ttl := time.Duration(r.Int64N(int64(c.maxTTL-300*time.Millisecond))) + 300*time.Millisecond
@@ -151,13 +151,23 @@ func (c *simCluster) lock(client *redlatch.Client, m *sim.Machine, r *rand.Rand,
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.Int64N(int64(2*time.Second))))
 	defer cancel()
-	var lock *redlatch.Lock
-	var err error
-	if r.IntN(2) == 0 {
-		lock, err = client.TryLock(ctx, name, options...)
-	} else {
-		lock, err = client.Lock(ctx, name, options...)
+	acquired := c.world.Judge.Acquired
+	take := client.Lock
+	switch tries, shared := r.IntN(2) == 0, name == sharedName && r.IntN(2) == 0; {
+	case shared:
+		acquired, take = c.world.Judge.AcquiredShared, client.RLock
+		if tries {
+			options, take = append(options, redlatch.WithShared()), client.TryLock
+		}
+	case name == poolName:
+		options = append(options, redlatch.WithPermits(2))
+		if tries {
+			take = client.TryLock
+		}
+	case tries:
+		take = client.TryLock
 	}
+	lock, err := take(ctx, name, options...)
 	m.Run()
 	if err != nil {
 		c.world.History.Add(m.Name, "%s does not get %s: %v", label, name, err)
@@ -166,7 +176,10 @@ func (c *simCluster) lock(client *redlatch.Client, m *sim.Machine, r *rand.Rand,
 		}
 		return
 	}
-	holding := c.world.Judge.Acquired(m, name, label, hook.LeaseOf(lock.Context()))
+	if name == poolName {
+		name = fmt.Sprintf("%s#%d", name, lock.Slot())
+	}
+	holding := acquired(m, name, label, hook.LeaseOf(lock.Context()))
 	context.AfterFunc(lock.Context(), func() { told(holding, context.Cause(lock.Context())) })
 	for range r.IntN(3) {
 		time.Sleep(time.Duration(1 + r.Int64N(int64(ttl))))
@@ -191,7 +204,7 @@ func TestSimCluster(t *testing.T) {
 	if !serially(t) {
 		return
 	}
-	start, worlds := time.Now(), uint64(40)
+	start, worlds := time.Now(), uint64(24)
 	if testing.Short() || simWorlds < 1000 {
 		worlds = 10
 	}
