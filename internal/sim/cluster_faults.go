@@ -161,10 +161,10 @@ func (c *Cluster) failOver(m *clusterNode, lost bool) {
 	r.tell()
 }
 
-// give has a master say that it has a part, whose keys are where they are.
+// give has a master say that it has a part, whose keys are where they are; not in the middle of a move.
 func (c *Cluster) give(part int, to *clusterNode) {
 	from := c.master(part)
-	if from == nil || from == to || from.count() < 2 || !to.up() || to.master != nil || c.world.calmed {
+	if from == nil || from == to || from.count() < 2 || from.givesTo[part] != nil || !to.up() || to.master != nil || c.world.calmed {
 		return
 	}
 	c.world.History.Add(to.node.Name, "has part %d of %s, without its keys", part, from.node.Name)

@@ -53,7 +53,8 @@
 // crash, are cut off from each other, flushed and replaced by replicas that lag; its slots are moved key by key, or
 // given away without their keys. What is beyond what is promised does not happen there:
 //
-//   - The move of a slot that came to no end is given up when all locks have run out that may be on either side.
+//   - The move of a slot is not ended before all its keys are at one master. One that comes to no end is given up when all
+//     locks have run out that may be on either side.
 //   - A replica takes over by an election, of which those who elect it know at once.
 //   - No operator vouches for anything.
 //
