@@ -38,14 +38,16 @@ type Ordered struct {
 	closed bool
 	// tails has the last command of each key, if that is not over.
 	tails map[string]*passage
-	// all has every command that is not over.
-	all map[*passage]struct{}
+	// all has every command that is not over, by its number, and count is the last of these.
+	all   map[uint64]*passage
+	count uint64
 }
 
 // passage is one command on its way.
 type passage struct {
-	key  string
-	over chan struct{}
+	number uint64
+	key    string
+	over   chan struct{}
 	// settled: the command was handed to the client, or its caller left before that.
 	settled atomic.Bool
 }
@@ -54,7 +56,7 @@ var errOrderedClosed = errors.New("the connection was closed")
 
 // NewOrdered returns a Conn that sends commands by call.
 func NewOrdered(call Call) *Ordered {
-	o := &Ordered{call: call, tails: make(map[string]*passage), all: make(map[*passage]struct{})}
+	o := &Ordered{call: call, tails: make(map[string]*passage), all: make(map[uint64]*passage)}
 	o.life, o.end = context.WithCancel(context.Background())
 	return o
 }
@@ -144,7 +146,9 @@ func (o *Ordered) enter(args []string) (p *passage, before *passage, err error) 
 		before = o.tails[p.key]
 		o.tails[p.key] = p
 	}
-	o.all[p] = struct{}{}
+	o.count++
+	p.number = o.count
+	o.all[p.number] = p
 	o.running.Add(1)
 	return p, before, nil
 }
@@ -153,7 +157,7 @@ func (o *Ordered) enter(args []string) (p *passage, before *passage, err error) 
 func (o *Ordered) Drain(key string) {
 	var under []*passage
 	o.mu.Lock()
-	for p := range o.all {
+	for _, p := range o.all {
 		under = append(under, p)
 	}
 	o.mu.Unlock()
@@ -169,7 +173,7 @@ func (o *Ordered) leave(p *passage) {
 	if o.tails[p.key] == p {
 		delete(o.tails, p.key)
 	}
-	delete(o.all, p)
+	delete(o.all, p.number)
 	o.mu.Unlock()
 	close(p.over)
 	o.running.Done()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -37,7 +38,7 @@ func newSimCluster(seed uint64) *simCluster {
 	r := w.Rand("plan")
 	c := &simCluster{world: w, rng: r, names: []string{"lock-a", "lock-b", sharedName, poolName}, maxTTL: time.Second + time.Duration(r.Int64N(int64(5*time.Second))).Truncate(time.Millisecond)}
 	w.Judge.NodeTimeout, w.Judge.Quarantine = 50*time.Millisecond, c.maxTTL+4*time.Second
-	c.cluster = w.NewCluster(3, sim.Durability(r.IntN(4)), time.Duration(r.Int64N(int64(2*time.Second))))
+	c.cluster = w.NewCluster([]int{3, 3, 3, 5}[r.IntN(4)], sim.Durability(r.IntN(4)), time.Duration(r.Int64N(int64(2*time.Second))))
 	networks := make([]sim.Network, len(w.Nodes()))
 	for i := range networks {
 		networks[i] = sim.Network{Delay: time.Duration(20+r.IntN(1000)) * time.Microsecond, Jitter: 200 * time.Microsecond, Spikes: 0.01, Spike: 300 * time.Millisecond, Cuts: 0.002}
@@ -204,13 +205,16 @@ func TestSimCluster(t *testing.T) {
 	if !serially(t) {
 		return
 	}
-	start, worlds := time.Now(), uint64(24)
+	start, worlds := time.Now(), 24
 	if testing.Short() || simWorlds < 1000 {
 		worlds = 10
 	}
-	run, held, events := uint64(0), 0, 0
+	if *simHistories != "" {
+		worlds = *simCount
+	}
+	run, held, events := 0, 0, 0
 	for run < worlds || time.Since(start) < *simFor {
-		seed := *simFirst + run
+		seed := *simFirst + uint64(int64(run)**simStep)
 		if *simSeed != 0 {
 			seed, worlds = *simSeed, 1
 		}
@@ -223,7 +227,7 @@ func TestSimCluster(t *testing.T) {
 			c.live()
 			verdicts = c.world.Judge.Verdicts()
 			held, events = held+c.world.Judge.Held(), events+c.events
-			if len(verdicts) > 0 || *simSeed != 0 {
+			if len(verdicts) > 0 || *simSeed != 0 || *simHistories != "" {
 				fmt.Fprintf(&history, "world %d: MaxTTL %v\n", seed, c.maxTTL)
 				c.world.History.Print(&history)
 			}
@@ -231,7 +235,12 @@ func TestSimCluster(t *testing.T) {
 		for _, v := range verdicts {
 			t.Errorf("world %d: %s", seed, v)
 		}
-		if history.Len() > 0 {
+		switch {
+		case *simHistories != "":
+			if err := os.WriteFile(historyFile(*simHistories, seed), []byte(history.String()), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		case history.Len() > 0:
 			t.Log(outcome{history: history.String()}.keep(seed))
 		}
 		if t.Failed() {
@@ -239,7 +248,7 @@ func TestSimCluster(t *testing.T) {
 		}
 	}
 	t.Logf("%d worlds, %d locks held, %d faults and moves, in %v", run, held, events, time.Since(start).Round(time.Millisecond))
-	if least := int(run); *simSeed == 0 && (held < 50*least || events < 10*least) {
+	if *simSeed == 0 && (held < 50*run || events < 10*run) {
 		t.Error("that is too little to show anything")
 	}
 }

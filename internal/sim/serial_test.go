@@ -263,14 +263,21 @@ func TestSimReplays(t *testing.T) {
 	if isHere() {
 		t.Skip("worlds are exact in processes that are started for them alone")
 	}
-	const first, count = 1, 60
 	binary := serialBuild(t)
+	for test, count := range map[string]int{"TestSim": 60, "TestSimCluster": 6} {
+		t.Run(test, func(t *testing.T) { replays(t, binary, test, count) })
+	}
+}
+
+// replays runs worlds of the test twice, the last first the second time.
+func replays(t *testing.T, binary, test string, count int) {
+	const first = 1
 	dirs := [2]string{t.TempDir(), t.TempDir()}
 	t.Run("twice", func(t *testing.T) {
 		for i, order := range []string{fmt.Sprintf("-sim.first=%d -sim.step=1", first), fmt.Sprintf("-sim.first=%d -sim.step=-1", first+count-1)} {
 			t.Run("process", func(t *testing.T) {
 				t.Parallel()
-				p := worlds{binary: binary, test: "TestSim", args: append(strings.Fields(order), fmt.Sprint("-sim.count=", count), "-sim.histories="+dirs[i])}
+				p := worlds{binary: binary, test: test, args: append(strings.Fields(order), fmt.Sprint("-sim.count=", count), "-sim.histories="+dirs[i])}
 				if out, err := p.run(t, func(string) {}); err != nil {
 					t.Errorf("%v\n%s", err, out)
 				}
@@ -278,7 +285,7 @@ func TestSimReplays(t *testing.T) {
 		}
 	})
 	same := 0
-	for seed := uint64(first); seed < first+count; seed++ {
+	for seed := uint64(first); seed < uint64(first+count); seed++ {
 		one, err := os.ReadFile(historyFile(dirs[0], seed))
 		other, err2 := os.ReadFile(historyFile(dirs[1], seed))
 		if err := errors.Join(err, err2); err != nil {
