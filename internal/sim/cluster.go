@@ -28,7 +28,7 @@ const parts = 8
 // partOf returns the part that a slot is in.
 func partOf(slot uint16) int { return int(slot) * parts / hashslot.Slots }
 
-// clusterNode is a server's part in a Cluster, and what it knows of the others.
+// clusterNode is a server's part in a Cluster, and what it knows of the others. The callers of its methods hold world.mu.
 type clusterNode struct {
 	cluster *Cluster
 	node    *Node
@@ -137,10 +137,10 @@ func (s *clusterNode) owned() (has [parts]ownership) {
 	return has
 }
 
-// hear takes in which parts another server said that it has. A master that has no part any more becomes the replica of
-// the one that has its last.
+// hear takes in which parts another server said that it has, which are some. A master that has no part any more becomes the
+// replica of the one that has its last, and so does its own replica.
 func (s *clusterNode) hear(other *clusterNode, has [parts]ownership, epoch int64) {
-	before, lost := s.count(), false
+	lost := false
 	for p := range has {
 		switch known := &s.owners[p]; {
 		case has[p].of == nil:
@@ -155,16 +155,10 @@ func (s *clusterNode) hear(other *clusterNode, has [parts]ownership, epoch int64
 			}
 		}
 	}
-	switch {
-	case s.master == nil && lost && before > 0 && s.count() == 0, s.master != nil && s.master != other && s.master.count() == 0 && s.follows(other, has):
+	if lost && s.count() == 0 || s.master != nil && s.master != other && s.master.count() == 0 {
 		s.cluster.world.History.Add(s.node.Name, "is a replica of %s from now on", other.node.Name)
 		s.follow(other)
 	}
-}
-
-// follows reports whether the other took over from the replica's master.
-func (s *clusterNode) follows(other *clusterNode, has [parts]ownership) bool {
-	return slices.ContainsFunc(has[:], func(c ownership) bool { return c.of == other })
 }
 
 // drop deletes the keys of a part that the server has no more.

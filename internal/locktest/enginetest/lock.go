@@ -249,7 +249,7 @@ func (e Engine) MinHoldOutlastsClose(t *testing.T) {
 	if err := c[0].Close(); err != nil {
 		t.Error(err)
 	}
-	for {
+	for deadline := start.Add(locktest.Patience); ; {
 		l, err := locktest.TryInTime(t, c[1], "job")
 		if err == nil {
 			if early := hold - time.Since(start); early > 0 {
@@ -258,7 +258,8 @@ func (e Engine) MinHoldOutlastsClose(t *testing.T) {
 			Unlock(t, l)
 			return
 		}
-		if !errors.Is(err, redlatch.ErrHeld) {
+		// On a busy machine, the other client's session may have to be confirmed.
+		if !errors.Is(err, redlatch.ErrHeld) && !errors.Is(err, redlatch.ErrNoQuorum) || time.Now().After(deadline) {
 			t.Fatalf("%v after the start: %v", time.Since(start), err)
 		}
 		time.Sleep(20 * time.Millisecond)
