@@ -63,7 +63,7 @@ type opinion struct {
 }
 
 // owner returns the run of the server that has the slot according to a majority of the masters; ""
-// where there is no such majority or that server has not answered itself. Whoever is a master by one answer counts: a
+// where there is no such majority or that server has not answered itself. All count that any answer calls masters: a
 // server that was replaced, and does not know it yet, has a say, and with another such server could outvote a master that
 // did not answer.
 func (o *opinions) owner(slot uint16) (run string) {

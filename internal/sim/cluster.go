@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/hashslot"
+	"github.com/redlatch/redlatch/internal/sim/server"
 )
 
 // Cluster is a Redis Cluster: masters, a replica for each, and the slots, which go from master to master in parts.
@@ -59,7 +61,7 @@ func (w *World) NewCluster(masters int, d Durability, lag time.Duration) *Cluste
 		n := w.NewNode(d, i < masters, 1+0.0045*(2*c.rng.Float64()-1), between(c.rng, -500*time.Millisecond, 500*time.Millisecond), time.Hour)
 		n.lag = lag
 		n.member = &clusterNode{cluster: c, node: n, id: fmt.Sprintf("%040x", 1<<32|i), epoch: int64(i%masters + 1)}
-		n.server.Nodes, n.server.Local = n.member.nodes, n.member.local
+		n.member.describe(n.server)
 		c.servers = append(c.servers, n.member)
 	}
 	for i, s := range c.servers {
@@ -74,13 +76,18 @@ func (w *World) NewCluster(masters int, d Durability, lag time.Duration) *Cluste
 	return c
 }
 
+// describe has a process of the server answer as one of the Cluster.
+func (s *clusterNode) describe(process *server.Server) {
+	process.Nodes, process.Local = s.nodes, s.local
+}
+
 // follow makes the server a replica of another.
 func (s *clusterNode) follow(of *clusterNode) {
-	server := s.node.server
+	process := s.node.server
 	s.master, s.givesTo, s.takesFrom = of, [parts]*clusterNode{}, [parts]*clusterNode{}
-	server.Replica, server.Received, server.ReplicationID = true, server.Received+1000, of.node.server.ReplicationID
-	server.Load(of.node.server.Snapshot())
-	s.node.replicated, server.Replicas = false, 0
+	process.Replica, process.Received, process.ReplicationID = true, process.Received+1000, of.node.server.ReplicationID
+	process.Load(of.node.server.Snapshot())
+	s.node.replicated, process.Replicas = false, 0
 	of.node.replicated, of.node.server.Replicas = true, 1
 }
 
@@ -217,16 +224,16 @@ func (s *clusterNode) route(keys []string) (refusal string) {
 	}
 	const apart = "TRYAGAIN Multiple keys request during rehashing of slot"
 	switch {
-	case s.has(p) && s.givesTo[p] != nil && missing > 0 && missing < len(keys):
+	case s.has(p) && (s.givesTo[p] == nil || missing == 0):
+		return ""
+	case s.has(p) && missing < len(keys):
 		return apart
-	case s.has(p) && s.givesTo[p] != nil && missing > 0:
-		return fmt.Sprintf("ASK %d %s", slot, s.givesTo[p].node.Name)
 	case s.has(p):
+		return fmt.Sprintf("ASK %d %s", slot, s.givesTo[p].node.Name)
+	case s.takesFrom[p] != nil && s.asking && (missing == 0 || len(keys) == 1):
 		return ""
-	case s.master == nil && s.takesFrom[p] != nil && s.asking && missing > 0 && len(keys) > 1:
+	case s.takesFrom[p] != nil && s.asking:
 		return apart
-	case s.master == nil && s.takesFrom[p] != nil && s.asking:
-		return ""
 	}
 	return fmt.Sprintf("MOVED %d %s", slot, s.owners[p].of.node.Name)
 }
@@ -241,13 +248,16 @@ func (s *clusterNode) local(keys []string) (refusal string) {
 
 // execute runs a request. The caller holds world.mu.
 func (s *clusterNode) execute(from *stream, r *request) {
-	w, reply, err := s.cluster.world, driver.Reply{}, error(nil)
+	w, reply, err, refusal := s.cluster.world, driver.Reply{}, error(nil), ""
 	s.asking = r.asking
-	switch at := driver.FirstKey(r.args); {
+	if at := driver.FirstKey(r.args); at > 0 {
+		refusal = s.route(keysOf(r.args, at))
+	}
+	switch {
+	case refusal != "":
+		err = &driver.ServerError{Text: refusal}
 	case r.args[0] == "CLUSTER" && r.args[1] == "SLOTS":
 		reply = s.slots()
-	case at > 0 && s.route(keysOf(r.args, at)) != "":
-		err = &driver.ServerError{Text: s.route(keysOf(r.args, at))}
 	default:
 		reply, err = s.node.server.Exec(r.args)
 	}
@@ -269,8 +279,7 @@ func keysOf(args []string, at int) []string {
 	if at != 3 { // no script
 		return args[at : at+1]
 	}
-	n := 0
-	fmt.Sscan(args[2], &n)
+	n, _ := strconv.Atoi(args[2])
 	return args[at : at+n]
 }
 

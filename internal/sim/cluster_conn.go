@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -88,13 +89,8 @@ func (c *clusterConn) call(ctx context.Context, args []string) (driver.Reply, er
 }
 
 // index is which of conns leads to the server of that name.
-func (c *clusterConn) index(name string) (i int) {
-	for i = range c.conns {
-		if c.conns[i].node.Name == name {
-			break
-		}
-	}
-	return i
+func (c *clusterConn) index(name string) int {
+	return slices.IndexFunc(c.conns, func(conn *Conn) bool { return conn.node.Name == name })
 }
 
 // anywhere sends a command that any server may answer.

@@ -181,7 +181,7 @@ func (n *Node) process() *server.Server {
 	}
 	s.Publish = n.publish
 	if n.member != nil {
-		s.Nodes, s.Local = n.member.nodes, n.member.local
+		n.member.describe(s)
 	}
 	return s
 }

@@ -51,7 +51,8 @@ func TestClientsThatDifferExcludeEachOther(t *testing.T) {
 				locktest.Vouch(t, two, "n0", "n1", "n2")
 			}
 			for range 2 {
-				held, err := one.Lock(locktest.Within(t, locktest.Patience), "job") // on a busy machine, keys of the calls before are still on one node
+				// It waits: on a busy machine, keys of the calls before are still on one node.
+				held, err := one.Lock(locktest.Within(t, locktest.Patience), "job")
 				if err != nil {
 					t.Fatal(err)
 				}
