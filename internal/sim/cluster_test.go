@@ -177,10 +177,6 @@ func (c *simCluster) lock(client *redlatch.Client, m *sim.Machine, r *rand.Rand,
 		}
 		return
 	}
-	if lock.Err() != nil { // the process was suspended when it had the lock, and others have had it since
-		_ = lock.Unlock(context.Background())
-		return
-	}
 	if name == poolName {
 		name = fmt.Sprintf("%s#%d", name, lock.Slot())
 	}

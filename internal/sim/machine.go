@@ -122,8 +122,8 @@ func (m *Machine) Run() (waited bool) {
 // Stalls has goroutines of the process stand still.
 func (m *Machine) Stalls(often float64, longest time.Duration) { m.stalls, m.stall = often, longest }
 
-// hesitate has the goroutine that calls it stand still for a while, if it is so drawn. It must
-// hold no mutex. It draws by the moment, as Draw does.
+// hesitate has the goroutine that calls it stand still for a while, if it is so drawn, and after
+// that for as long as its process is paused. It must hold no mutex. It draws by the moment, as Draw does.
 func (m *Machine) hesitate(where uint64) {
 	if m.stalls == 0 || m.world.quiet.Load() {
 		return
@@ -140,6 +140,7 @@ func (m *Machine) hesitate(where uint64) {
 	w.History.Add(m.Name, "a goroutine stalls for %v", d)
 	w.mu.Unlock()
 	time.Sleep(d)
+	m.Run()
 }
 
 // Life numbers the processes that ran on the machine.
