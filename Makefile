@@ -35,7 +35,7 @@ servers:
 	$(call needs,redis-server redis-sentinel redis-cli gcc,redis-server redis-sentinel redis-tools gcc libc6-dev)
 
 everything:
-	$(call needs,redis-server redis-sentinel redis-cli gcc spin psql php)
+	$(call needs,redis-server redis-sentinel redis-cli gcc spin tcc psql php)
 
 test busy busy-once bench bench-once fuzz fuzz-tool torture torture-peers margins storm: servers
 test-all race-waiting: everything
@@ -91,7 +91,7 @@ plain-waiting: everything $(NPM)
 
 plain: export GOMAXPROCS := $(PROCESSES)
 plain:
-	$(call needs,spin gcc,spin gcc libc6-dev)
+	$(call needs,spin gcc tcc,spin gcc libc6-dev tcc)
 	$(call tested,,-E,$(PLAIN))
 
 race: race-waiting race-soaked ## the tests in which the race detector has something to find, under it
@@ -118,7 +118,7 @@ lint: ## gofmt, go vet, go fix, staticcheck, revive (revive.toml), misspell
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
 	go vet $(PACKAGES)
 	go fix -diff $(PACKAGES)
-	go run $(STATICCHECK) $(PACKAGES)
+	GOGC=400 go run $(STATICCHECK) $(PACKAGES)
 	go run $(REVIVE) -config revive.toml -set_exit_status ./...
 	go run $(MISSPELL) -error -i proces $$(git ls-files '*.go' '*.lua' '*.md' '*.pml' '*.sh' Makefile)
 
@@ -187,7 +187,7 @@ storm: ## a Cluster and Sentinels under faults, and their locks, which is too mu
 	go test -count=1 -timeout 1h -run StormOfEvents ./test/topology -chains=20
 
 spec: ## the model, at its larger size
-	$(call needs,spin gcc,spin gcc libc6-dev)
+	$(call needs,spin gcc tcc,spin gcc libc6-dev tcc)
 	REDLATCH_SPEC=large go test -v -timeout 1h ./spec
 
 VERSION_FILE := cmd/internal/commandline/version.go

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Installs what the tests use: servers, a model checker, a C compiler, other
+# Installs what the tests use: servers, a model checker, C compilers, other
 # languages. With arguments, only these packages. Valkey comes from backports and is optional:
 # the tests run on whichever servers there are.
 set -eu
-packages=${*:-redis-server redis-sentinel redis-tools gcc libc6-dev spin postgresql python3-redis php-cli php-redis php-malkusch-lock default-jre-headless libzookeeper-java etcd-server make}
+packages=${*:-redis-server redis-sentinel redis-tools gcc libc6-dev spin tcc postgresql python3-redis php-cli php-redis php-malkusch-lock default-jre-headless libzookeeper-java etcd-server make}
 missing=
 for package in $packages; do
 	dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
