@@ -264,7 +264,7 @@ func (b *breach) look(t *testing.T, binary, id string) {
 	case b.survives != "" && err == nil:
 		t.Logf("%-28s %-58s survives %4d worlds: %s", id, b.rule, b.within, b.survives)
 	case err == nil || verdict == "":
-		t.Errorf("%d worlds did not notice that it does not hold\n%s", b.within, out)
+		t.Errorf("%d worlds did not notice that it does not hold: %v\n%s", b.within, err, out)
 	case b.mutation != "" && strings.HasPrefix(verdict, "nothing is refused"):
 		t.Errorf("the mutation was noticed without the breach: %s", verdict) // the library refuses what it lets through
 	default:

@@ -124,7 +124,7 @@ func TestSimIsFair(t *testing.T) {
 	if !serially(t) {
 		return
 	}
-	worlds := 100
+	worlds := part(100)
 	if testing.Short() || simWorlds < 1000 {
 		worlds = 20
 	}

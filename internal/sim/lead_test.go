@@ -138,7 +138,7 @@ func TestSimLeading(t *testing.T) {
 	if !serially(t) {
 		return
 	}
-	worlds := 220
+	worlds := part(220)
 	if testing.Short() || simWorlds < 1000 {
 		worlds = 44
 	}

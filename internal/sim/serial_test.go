@@ -202,7 +202,7 @@ type worlds struct {
 }
 
 // run runs the process with the arguments that this one was given for worlds, and its own, and returns
-// what it says. told is called with each line at once.
+// what it says; that a script was changed to what does not compile is an error. told is called with each line at once.
 func (p *worlds) run(t *testing.T, told func(line string)) (out string, err error) {
 	t.Helper()
 	args := []string{"-test.run=^" + p.test + "$", "-test.v"}
@@ -243,7 +243,10 @@ func (p *worlds) run(t *testing.T, told func(line string)) (out string, err erro
 	}
 	err = c.Wait()
 	p.used = c.ProcessState.UserTime() + c.ProcessState.SystemTime()
-	return b.String(), err
+	if out = b.String(); strings.Contains(out, "Error compiling script") { // which shows nothing about the rule that it breaks
+		return "", fmt.Errorf("a script does not compile:\n%s", out)
+	}
+	return out, err
 }
 
 // garbage is how much of it there may be between two worlds.

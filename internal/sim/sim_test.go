@@ -37,6 +37,9 @@ var (
 	simHistories = flag.String("sim.histories", "", "TestSim: the folder to write all histories to")
 )
 
+// part returns how many of n worlds a test has beside TestSim's -sim.count: all of them beside simWorlds.
+func part(n int) int { return max(1, min(n, n**simCount/simWorlds)) }
+
 // outcome is what one simulated world came to.
 type outcome struct {
 	verdicts  []string
