@@ -28,7 +28,7 @@ func loseOnce(p *redistest.Proxy, how redistest.Action, picks func(redistest.Com
 	})
 }
 
-// The record was deleted and the reply is lost: a further try finds nothing, and
+// The key was deleted and the reply is lost: a further try finds nothing, and
 // that does not mean that it was not ours.
 func TestReplyToOneShotReleaseIsLost(t *testing.T) {
 	t.Parallel()
@@ -77,7 +77,7 @@ func TestOneShotReleaseIsCutOff(t *testing.T) {
 	})
 }
 
-// The record was set and the reply is lost: the caller gets an error, and can
+// The key was set and the reply is lost: the caller gets an error, and can
 // find out.
 func TestReplyToTakeIsLost(t *testing.T) {
 	t.Parallel()
@@ -262,7 +262,7 @@ func TestWatchedKeyChanges(t *testing.T) {
 						t.Errorf("got %t, %v", ok, err)
 					}
 					if v := locktest.Value(t, s.nodes[0], name); v != "other" || !struck.Load() {
-						t.Errorf("the other's record is now %q", v)
+						t.Errorf("the other's key is now %q", v)
 					}
 					locktest.Do(t, s.nodes[0], "DEL", name)
 				})

@@ -83,7 +83,7 @@ func TestReleaseAsksWhoLostTheRecord(t *testing.T) {
 	}
 }
 
-// A lock that is handed on is not released where another has the key.
+// A lock that is transferred is not released where another has the key.
 func TestReleaseToQueueAsksNobodyElse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

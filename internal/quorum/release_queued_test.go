@@ -140,7 +140,7 @@ func TestReleaseToQueueToNobody(t *testing.T) {
 				lease.Release()
 				rest()
 				if got := records(nodes); !slices.Equal(got, append(repeat("mine", 4), "")) {
-					t.Errorf("handed on: %v", got)
+					t.Errorf("transferred: %v", got)
 				}
 				c.then(transfersOf(lease))
 				rest()
@@ -168,7 +168,7 @@ func TestReleaseToQueueToNobody(t *testing.T) {
 	})
 }
 
-// A step is still under way on another node when the lock is handed on: its key
+// A step is still under way on another node when the lock is transferred: its key
 // is released after it, or left if it ends in time. The arbiter
 // does not answer: all is released, and the caller hardly waits.
 func TestReleaseToQueueWhileStepsAreUnderWay(t *testing.T) {

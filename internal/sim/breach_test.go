@@ -106,7 +106,7 @@ var breaches = []breach{
 		now: `	return gone > len(k.nodes)-Majority(len(k.nodes)) || gone > 0 && broken == RULE`,
 	},
 	{
-		rule: "what may have been handed over is not lost", file: "internal/quorum/transfer.go", within: 2000, weather: "torn",
+		rule: "what may have been transferred is not lost", file: "internal/quorum/transfer.go", within: 2000, weather: "torn",
 		was: `(released.Verdict == vote.NotOurs || released.Verdict == vote.Held) && a.Verdict == vote.Unknown:`,
 		now: `(released.Verdict == vote.NotOurs || released.Verdict == vote.Held && broken != RULE) && a.Verdict == vote.Unknown:`,
 	},

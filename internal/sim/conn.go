@@ -39,7 +39,7 @@ type Network struct {
 	Cuts float64
 	// Snags is how often the way to a node, or the process, is held up, for up to
 	// Snag, when the node has just executed a step for it; or, when it has released a
-	// record that somebody waits for, the ways to the other nodes, and its answer is lost.
+	// key that somebody waits for, the ways to the other nodes, and its answer is lost.
 	Snags float64
 	Snag  time.Duration
 	// Silences is how often the way to a node is held up, for up to Silence, when the node has just

@@ -222,7 +222,7 @@ func (h *Holding) runOut() bool {
 
 // Lost tells that the holder is told that it lost the lock, at this moment, or by the call
 // that gave it up. That is to be true: the lock had run out by the machine's own clocks, or
-// there was a moment at which no quorum of nodes had its records.
+// there was a moment at which no quorum of nodes had its keys.
 func (h *Holding) Lost() {
 	j := h.judge
 	at := h.machine.moment()
@@ -401,7 +401,7 @@ func (j *Judge) InTurn() int {
 }
 
 // Losses returns how many holders were told in time that no quorum of nodes had their
-// records any more.
+// keys any more.
 func (j *Judge) Losses() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -428,7 +428,7 @@ func (w *World) executed(n *Node, s *stream, r *request, step []string, reply dr
 	}
 }
 
-// granted reports whether a reply says yes: a hand-over's has more to say.
+// granted reports whether a reply says yes: a transfer's has more to say.
 func granted(reply driver.Reply) bool {
 	return reply.Kind == driver.Int && reply.Int > 0 || reply.Kind == driver.Array && len(reply.Array) == 3 && reply.Array[0].Kind == driver.Int
 }
@@ -441,9 +441,9 @@ func (n *Node) holders(r *request, step []string) holders {
 	return n.holdersOf(r.args[3])
 }
 
-// handed checks that a step has not made a record another's that was somebody's
-// before: a record changes hands by its release, its expiry or a hand-over.
-func (n *Node) handed(r *request, step []string, before holders, reply driver.Reply, err error) {
+// checkKept checks that a step has not made a key another's that was somebody's
+// before: a key changes hands by its release, its expiry or a transfer.
+func (n *Node) checkKept(r *request, step []string, before holders, reply driver.Reply, err error) {
 	after := n.holders(r, step)
 	if len(r.args) > 3 && r.args[2] != "0" {
 		n.occupy(r.args[3])
@@ -453,7 +453,7 @@ func (n *Node) handed(r *request, step []string, before holders, reply driver.Re
 		if untruthful(step[0], step[1], before, granted(reply)) {
 			n.world.Judge.Condemn("a release says what it found: on %s, %s of %s is told %t, and the node had %v", n.Name, step[0], step[1], granted(reply), before)
 		}
-		n.handedByReaders(step, before, after)
+		n.checkReadersKept(step, before, after)
 	}
 	if before.value == "" || before.readers != nil || after.value == "" || after.value == before.value || step[0] == script.Admit || len(step) > 8 && step[0] == script.Acquire && step[8] == before.value {
 		return
@@ -461,7 +461,7 @@ func (n *Node) handed(r *request, step []string, before holders, reply driver.Re
 	if r.args[1] == script.Mark.Text && len(before.value) < len(" 0000000000000000") { // it was no admission
 		return
 	}
-	n.world.Judge.Condemn("a record is not taken away: on %s, %s of %v replaced %v", n.Name, step[0], after, before)
+	n.world.Judge.Condemn("a key is not taken away: on %s, %s of %v replaced %v", n.Name, step[0], after, before)
 }
 
 // untruthful reports that a step of id was answered other than what the node had before.
@@ -486,7 +486,7 @@ func (n *Node) order(s *stream, r *request, step []string, reply driver.Reply, e
 	}
 	switch {
 	case step[0] == release:
-		// Whoever was left a record may be there before its holder's own commands.
+		// Whoever was left a key may be there before its holder's own commands.
 		if strings.HasPrefix(labelOf(step[1]), s.conn.machine.Name+"-") {
 			n.released[step[1]] = true
 		}

@@ -13,12 +13,12 @@ const (
 	None Mutation = iota
 
 	// In a script, whose text is edited.
-	ExtendCreates      // extend re-creates a record that is gone
-	ExtendShortens     // extend may shorten a record's life
+	ExtendCreates      // extend re-creates a key that is gone
+	ExtendShortens     // extend may shorten a key's life
 	ReleaseBlind       // release deletes without comparing the holder
 	AcquireOverwrites  // acquire sets without NX
 	ConfirmSkipped     // a token is not written back
-	ConfirmUnguarded   // a token is written back without comparing record and counter
+	ConfirmUnguarded   // a token is written back without comparing key and counter
 	CounterFromClock   // a counter is not raised past the one before
 	BlockOverlaps      // a block of counters is raised past the one before with its end only
 	CounterUnclamped   // a proposal may be any distance from the server's clock
@@ -28,7 +28,7 @@ const (
 	PromotionHidden    // a server does not say that it was promoted, nor what it received before
 	AdmissionBlind     // a server is admitted though it has forgotten since it was looked at
 	RepairOverwrites   // repair does not look at what is there
-	LeavesUnheld       // a node without a holder's record leaves those on others to whom it calls
+	LeavesUnheld       // a node without a holder's key leaves those on others to whom it calls
 	AdmissionUnnamed   // an admission that was written under another run or replication id admits
 	AdmissionShort     // an admission of less than a stamp's length admits
 	LookingWrites      // whoever looks at a node writes there
@@ -58,7 +58,7 @@ const (
 	SlotOverwrites     // a slot is granted though another has it
 
 	// In a connection, as if the driver or the vote did so.
-	DriftIgnored      // a record lives no longer than the validity
+	DriftIgnored      // a key lives no longer than the validity
 	OneHolderID       // all tries of a call have one holder id
 	ReplyCountedTwice // one node's grant counts for another that was asked
 	ReleaseOvertakes  // a release travels on a connection of its own
@@ -77,8 +77,8 @@ const (
 
 var mutationNames = [Mutations]string{
 	None:               "none",
-	ExtendCreates:      "extend re-creates a record",
-	ExtendShortens:     "extend shortens a record",
+	ExtendCreates:      "extend re-creates a key",
+	ExtendShortens:     "extend shortens a key",
 	ReleaseBlind:       "release without compare",
 	AcquireOverwrites:  "acquire without NX",
 	ConfirmSkipped:     "token without write-back",
@@ -92,7 +92,7 @@ var mutationNames = [Mutations]string{
 	PromotionHidden:    "promotion not looked at",
 	AdmissionBlind:     "admission not compared",
 	RepairOverwrites:   "repair overwrites",
-	LeavesUnheld:       "left by a node without a record",
+	LeavesUnheld:       "left by a node without a key",
 	AdmissionUnnamed:   "admission of another server",
 	AdmissionShort:     "admission of no server",
 	LookingWrites:      "looking writes",

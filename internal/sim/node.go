@@ -233,7 +233,7 @@ func (n *Node) execute(s *stream, r *request) {
 		before := n.holders(one, step)
 		reply, err = n.server.Exec(r.args)
 		if step != nil {
-			n.handed(one, step, before, reply, err)
+			n.checkKept(one, step, before, reply, err)
 			w.executed(n, s, one, step, reply, err)
 		}
 	}

@@ -105,7 +105,7 @@ func (n *Node) executeSlot(s *stream, r *request) (driver.Reply, error) {
 			n.world.Judge.Condemn("a repeat is granted the same: on %s, %s is granted %v, and then %v", n.Name, r.step[1], reply, again)
 		}
 	}
-	n.handedInTurn(r, k, said)
+	n.checkTurn(r, k, said)
 	slot := int(reply.Array[1].Int)
 	for _, other := range n.world.nodes {
 		for i, key := range slotKeys(name, maxSlots) {
@@ -115,7 +115,7 @@ func (n *Node) executeSlot(s *stream, r *request) (driver.Reply, error) {
 		}
 	}
 	one := n.forAcquire(r, keys[slot])
-	n.handed(one, one.step, befores[slot], reply, nil)
+	n.checkKept(one, one.step, befores[slot], reply, nil)
 	n.world.executed(n, s, one, one.step, reply, nil)
 	s.snag()
 	return reply, nil
@@ -128,9 +128,9 @@ func (n *Node) forAcquire(r *request, key string) *request {
 	return one
 }
 
-// handedInTurn checks that a slot is granted to who was woken up to take it, as next said before, and that
+// checkTurn checks that a slot is granted to who was woken up to take it, as next said before, and that
 // who takes one has the next woken up while another is free.
-func (n *Node) handedInTurn(r *request, k int, said string) {
+func (n *Node) checkTurn(r *request, k int, said string) {
 	queue, id, waiter, who := r.args[3], r.step[1], r.step[7], n.woken(said)
 	if who != "" && who != waiter && waiter != "*" {
 		n.world.Judge.Condemn("a turn is a waiter's own: on %s, %s gets a slot as %q, and %q was woken up to take it", n.Name, id, waiter, said)

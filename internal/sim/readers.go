@@ -93,12 +93,12 @@ func (n *Node) cameUpWith(name, id string) bool {
 // excludes reports whether the two are not to hold at once.
 func (t tenure) excludes(other tenure) bool { return !t.reader || !other.reader }
 
-// handedByReaders checks that a step has left other readers what they had, and that the key
+// checkReadersKept checks that a step has left other readers what they had, and that the key
 // expires with the last of them.
-func (n *Node) handedByReaders(step []string, before, after holders) {
+func (n *Node) checkReadersKept(step []string, before, after holders) {
 	for id, end := range before.readers {
 		if id != step[1] && after.readers[id] < end {
-			n.world.Judge.Condemn("a record is not taken away: on %s, %s of %s shortens what the reader %s had: %v, and %v before", n.Name, step[0], step[1], id, after, before)
+			n.world.Judge.Condemn("a key is not taken away: on %s, %s of %s shortens what the reader %s had: %v, and %v before", n.Name, step[0], step[1], id, after, before)
 		}
 	}
 	if len(after.readers) == 0 {

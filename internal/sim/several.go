@@ -72,7 +72,7 @@ func (n *Node) executeApart(s *stream, r *request) (driver.Reply, error) {
 	reply, err := n.server.Exec(r.args)
 	for i, one := range ones {
 		if err == nil && i < len(reply.Text) && reply.Text[i] == '1' {
-			n.handed(one, one.step, befores[i], driver.Reply{Kind: driver.Int, Int: 1}, nil)
+			n.checkKept(one, one.step, befores[i], driver.Reply{Kind: driver.Int, Int: 1}, nil)
 			n.world.executed(n, s, one, one.step, driver.Reply{Kind: driver.Int, Int: 1}, nil)
 			if one.step[0] == script.Acquire {
 				s.snag()

@@ -67,7 +67,7 @@ func (n *Node) executeTogether(s *stream, r *request) (driver.Reply, error) {
 		if yes || one.step[0] == release && befores[i].has(id) {
 			did.Int = 1
 		}
-		n.handed(one, one.step, befores[i], did, err)
+		n.checkKept(one, one.step, befores[i], did, err)
 		n.world.executed(n, s, one, one.step, did, err)
 	}
 	if yes && err == nil && ones[0].step[0] == script.Acquire {

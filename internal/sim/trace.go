@@ -7,18 +7,18 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// trace is what becomes of one attempt's records, so that it can be told whether a
+// trace is what becomes of one attempt's keys, so that it can be told whether a
 // holder that takes its lock for lost is right.
 type trace struct {
 	id string
 	on []presence // one a node
-	// ended: its holder has given the lock up, and others may take its records.
+	// ended: its holder has given the lock up, and others may take its keys.
 	ended bool
 	// stood: a quorum of nodes had them at one moment; broken: and at a later one not.
 	stood, broken bool
 }
 
-// presence is what is known of one attempt's record on one node. What the server lost
+// presence is what is known of one attempt's key on one node. What the server lost
 // and found again, as with a snapshot, is lost until a step of the holder finds it: a
 // holder that hears of the one does not hear of the other.
 type presence uint8
@@ -52,7 +52,7 @@ func (n *Node) follow(name string, step []string, before, after holders) {
 	})
 }
 
-// stepped takes in what a step has done to the record on node i.
+// stepped takes in what a step has done to the key on node i.
 func (t *trace) stepped(i int, step []string, before, after holders) {
 	was, is := before.has(t.id), after.has(t.id)
 	own := step[1] == t.id
@@ -87,7 +87,7 @@ func (t *trace) look(nodes []*Node, name string, at *Node, there holders) {
 	t.broken = t.broken || t.stood && !quorum
 }
 
-// has reports whether id has the record of name on the node, or will have when it is up
+// has reports whether id has the key of name on the node, or will have when it is up
 // again.
 func (n *Node) has(name, id string) bool {
 	return n.holdersOf(name).has(id)
@@ -106,7 +106,7 @@ func (w *World) gaveUp(id string) {
 }
 
 // lost reports whether there was a moment, since the holder id was granted the lock of
-// name, at which no quorum of nodes had its records though it had not given them up. willing is
+// name, at which no quorum of nodes had its keys though it had not given them up. willing is
 // how many nodes the holder's machine could have had an extension from all the time since then,
 // for a validity of that length; 0 if there is no quorum of these.
 func (w *World) lost(name, id string, m *Machine, since, validity time.Duration) (lost bool, willing int) {

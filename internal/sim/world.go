@@ -30,7 +30,7 @@ type World struct {
 	all      [][]*path // of the machines; it does not change once the world lives
 	// attempts maps the label of a Lock call to its last attempt.
 	attempts map[string]attempt
-	// abandoned are the labels of the calls whose records may outlive them.
+	// abandoned are the labels of the calls whose keys may outlive them.
 	abandoned map[string]bool
 	// killed are the processes that were killed, as the labels begin.
 	killed map[string]bool
@@ -47,7 +47,7 @@ type World struct {
 	usurped    bool
 	// ended has when what was done under a label was over, and for the processes that were killed.
 	ended map[string]time.Duration
-	// traces are the attempts that were granted a record, by holder id; current those of a
+	// traces are the attempts that were granted a key, by holder id; current those of a
 	// name that may still lose one.
 	traces       map[string]*trace
 	current      map[string][]*trace

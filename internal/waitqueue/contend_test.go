@@ -269,7 +269,7 @@ func TestTurnIsPassedOnOnce(t *testing.T) {
 			for range 3 {
 				c := &trying{try: func(int) Failure {
 					if tries.Add(1) > 1 {
-						t.Errorf("handed over %t: two contend at once", handed)
+						t.Errorf("passed on %t: two contend at once", handed)
 					}
 					time.Sleep(time.Second)
 					tries.Add(-1)

@@ -101,7 +101,7 @@ func TestHolderBeforeTheLast(t *testing.T) {
 }
 
 // While a caller contends, another comes and goes that has the key without a place. The one that contends is still the
-// only one: the key is not handed over to the caller behind it, either.
+// only one: the key is not passed to the caller behind it, either.
 func TestHolderBesideACallerThatContends(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -4,7 +4,7 @@ import "context"
 
 // WaitPermit is Wait for a caller that wants one of several slots; Key is then the key of their
 // queue. Callers of this process contend one after the other, but do not wait for those that hold a
-// slot, and no slot is handed over.
+// slot, and no slot is transferred.
 func (q *Queue) WaitPermit(ctx context.Context, c Caller) error {
 	l, w := q.enter(c)
 	if w != nil {

@@ -17,7 +17,7 @@ import (
 
 // Links whose every message takes a different time, and callers that leave at
 // any moment: in 200 tries of 200 nothing is left. A release that overtook its
-// own acquire would leave its record for the TTL.
+// own acquire would leave its key for the TTL.
 func TestAbandonedTriesLeaveNothing(t *testing.T) {
 	t.Parallel()
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {

@@ -16,7 +16,7 @@ import (
 )
 
 // The server acquires and its reply is lost, on so many nodes that there is no
-// quorum: the try fails, its records go, and the next try, under its own id,
+// quorum: the try fails, its keys go, and the next try, under its own id,
 // holds, long before any TTL is over. Nothing is sent twice.
 func TestReplyToAcquireIsLost(t *testing.T) {
 	t.Parallel()
@@ -120,7 +120,7 @@ func TestReplyToReleaseIsLost(t *testing.T) {
 			// It is sent once more, under the first one's id, and finds nothing.
 			locktest.Await(t, "the release is made sure of", func() bool { return w.Count("release") >= 2 })
 			if got := locktest.Value(t, server, t.Name()); got != mine || next.Err() != nil {
-				t.Errorf("the next holder's record is %q, want %q; its lock is %v", got, mine, next.Err())
+				t.Errorf("the next holder's key is %q, want %q; its lock is %v", got, mine, next.Err())
 			}
 			locktest.Unlock(t, next)
 		})

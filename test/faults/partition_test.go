@@ -15,7 +15,7 @@ import (
 )
 
 // The holder is cut off from a majority, and goes on renewing what it reaches.
-// Its context ends, by its own clock, while every one of its records is there
+// Its context ends, by its own clock, while every one of its keys is there
 // still; and whoever acquires the lock next finds it ended.
 func TestHolderCutOffFromAMajority(t *testing.T) {
 	t.Parallel()
@@ -49,7 +49,7 @@ func TestHolderCutOffFromAMajority(t *testing.T) {
 			}
 			for i, s := range nodes {
 				if left := locktest.Remaining(t, s, t.Name()); left <= 0 && time.Now().Before(lock.Until()) {
-					t.Errorf("the record on node %d is gone %v before the end of the validity", i, time.Until(lock.Until()))
+					t.Errorf("the key on node %d is gone %v before the end of the validity", i, time.Until(lock.Until()))
 				}
 			}
 			if cause := context.Cause(lock.Context()); !errors.Is(cause, redlatch.ErrLost) || !errors.Is(lock.Err(), redlatch.ErrLost) {

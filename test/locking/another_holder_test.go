@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/oneshot"
 )
 
-// One node has another's record, one cannot be reached: to prolong or to release is not held
+// One node has another's key, one cannot be reached: to prolong or to release is not held
 // up by the other, but has no quorum.
 func TestAnotherHolderIsNotInTheWay(t *testing.T) {
 	t.Parallel()

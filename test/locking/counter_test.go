@@ -87,7 +87,7 @@ func TestForeignCounter(t *testing.T) {
 					t.Errorf("%s: counter %q: %d of 8 were refused, want %d", what, value, refusals, want)
 				}
 				if v, _ := locktest.Do(t, server, "GET", name).(string); v != "" {
-					t.Errorf("%s: counter %q: the record is left: %q", what, value, v)
+					t.Errorf("%s: counter %q: the key is left: %q", what, value, v)
 				}
 				locktest.Do(t, server, "DEL", tokenKey(name))
 				locktest.Unlock(t, locktest.TryLock(t, client, name))

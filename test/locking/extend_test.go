@@ -60,7 +60,7 @@ func TestExtensionThatCompletesTooLate(t *testing.T) {
 	}
 }
 
-// A node that lost the record is given it back by an extension that a quorum
+// A node that lost the key is given it back by an extension that a quorum
 // confirmed.
 func TestLostRecordIsRepaired(t *testing.T) {
 	t.Parallel()
@@ -82,7 +82,7 @@ func TestLostRecordIsRepaired(t *testing.T) {
 				t.Errorf("the counter that was given back is %s, the token %d", got, lock.Token())
 			}
 			if left := locktest.Remaining(t, s, t.Name()); left <= 0 || left > locktest.TTL {
-				t.Errorf("the record that was given back has %v left", left)
+				t.Errorf("the key that was given back has %v left", left)
 			}
 		}
 		locktest.Unlock(t, lock)
@@ -112,7 +112,7 @@ func TestRenewalRepairs(t *testing.T) {
 	})
 }
 
-// Without a quorum nothing is repaired: one node lost the record, one does not
+// Without a quorum nothing is repaired: one node lost the key, one does not
 // answer. When the second is back, both are fine.
 func TestNoRepairWithoutAQuorum(t *testing.T) {
 	t.Parallel()
@@ -125,7 +125,7 @@ func TestNoRepairWithoutAQuorum(t *testing.T) {
 	locktest.Do(t, nodes[0], "DEL", t.Name())
 	proxies[1].HoldBack(redistest.Replies, true)
 	var failure *redlatch.QuorumError
-	locktest.Await(t, "the node without the record has answered", func() bool {
+	locktest.Await(t, "the node without the key has answered", func() bool {
 		err := lock.Extend(t.Context(), locktest.TTL)
 		if !errors.Is(err, redlatch.ErrNoQuorum) || lock.Err() != nil {
 			t.Fatalf("extend: %v; the lock is %v", err, lock.Err())
@@ -150,8 +150,8 @@ func TestNoRepairWithoutAQuorum(t *testing.T) {
 	locktest.Unlock(t, lock)
 }
 
-// A node that lost the record may vote for another's attempt, which fails, before the lock is extended again. That raised its
-// counter, and nobody has held the lock since: the node gets the record back, and its counter does not fall.
+// A node that lost the key may vote for another's attempt, which fails, before the lock is extended again. That raised its
+// counter, and nobody has held the lock since: the node gets the key back, and its counter does not fall.
 func TestRepairWhereOthersTried(t *testing.T) {
 	t.Parallel()
 	writes, same := redlatch.WithLabel(""), func(name string) string { return name }
@@ -178,7 +178,7 @@ func TestRepairWhereOthersTried(t *testing.T) {
 				}
 				return !slices.ContainsFunc(nodes, func(s *redistest.Server) bool { return locktest.Value(t, s, key) == "" })
 			}
-			locktest.Await(t, "all nodes have the record", given)
+			locktest.Await(t, "all nodes have the key", given)
 			locktest.Do(t, nodes[0], append([]string{"DEL", key}, lock.Names()[1:]...)...)
 			var raised uint64
 			locktest.Await(t, "the node has voted for another, and that is undone", func() bool {
@@ -188,7 +188,7 @@ func TestRepairWhereOthersTried(t *testing.T) {
 				raised, _ = strconv.ParseUint(locktest.Value(t, nodes[0], counter), 10, 64)
 				return raised > lock.Token() && locktest.Value(t, nodes[0], key) == ""
 			})
-			locktest.Await(t, "the node has the record again, as all have", given)
+			locktest.Await(t, "the node has the key again, as all have", given)
 			if now, _ := strconv.ParseUint(locktest.Value(t, nodes[0], counter), 10, 64); now < raised {
 				t.Errorf("the counter is %d after %d", now, raised)
 			}
@@ -222,7 +222,7 @@ func TestRepairAmongReaders(t *testing.T) {
 	locktest.Unlock(t, lock)
 }
 
-// Where another has the key the record is not given back, and the other's stays.
+// Where another has the key it is not given back, and the other's stays.
 func TestNoRepairWhereAnotherIs(t *testing.T) {
 	t.Parallel()
 	for kind, option := range map[string]redlatch.Option{
@@ -240,7 +240,7 @@ func TestNoRepairWhereAnotherIs(t *testing.T) {
 					locktest.Do(t, s, "DEL", name, readers)
 				}
 				locktest.Do(t, nodes[1], "SET", name, "theirs", "PX", "60000")
-				locktest.Await(t, "the node where nobody is has the record again", func() bool {
+				locktest.Await(t, "the node where nobody is has the key again", func() bool {
 					if err := lock.Extend(t.Context(), locktest.TTL); err != nil && !locktest.Late(err) {
 						t.Fatal(err)
 					}
@@ -248,7 +248,7 @@ func TestNoRepairWhereAnotherIs(t *testing.T) {
 				})
 				locktest.Unlock(t, lock)
 				if v := locktest.Value(t, nodes[1], name); v != "theirs" || locktest.Do(t, nodes[1], "EXISTS", readers) != int64(0) {
-					t.Errorf("another's record is now %q", v)
+					t.Errorf("another's key is now %q", v)
 				}
 				locktest.Do(t, nodes[1], "DEL", name)
 			})

@@ -165,7 +165,7 @@ func TestHolderIDsAreComparedWhole(t *testing.T) {
 				t.Errorf("%s: unlock: %v", what, err)
 			}
 			if reply := locktest.Do(t, node, "GET", name); reply != theirs {
-				t.Errorf("%s: their record is now %v", what, reply)
+				t.Errorf("%s: their key is now %v", what, reply)
 			}
 			if _, err := locktest.TryInTime(t, client, name); !errors.Is(err, redlatch.ErrHeld) {
 				t.Errorf("%s: %v", what, err)

@@ -148,7 +148,7 @@ func TestNoVoteRightAfterAFailback(t *testing.T) {
 			t.Error("a lock was extended that the node had lost")
 		}
 		if v := locktest.Value(t, f.master, "x"); v != "" {
-			t.Errorf("there is a record again: %q", v)
+			t.Errorf("there is a key again: %q", v)
 		}
 		// Who was answered by the replica connects anew, if the address leads to a master again by the time it looks.
 		if u := used(); !u[1] && !f.busy || !u[2] {
@@ -278,8 +278,8 @@ func TestCallsWaitWhileTheMasterIsAReplica(t *testing.T) {
 	})
 }
 
-// A lock whose record went with the data and came back is extended, as nobody else was given
-// it; it is its record that counts.
+// A lock whose key went with the data and came back is extended, as nobody else was given
+// it; it is its key that counts.
 func TestExtendAfterAFailback(t *testing.T) {
 	eachFailback(t, 20*time.Second, func(t *testing.T, f *failingBack, between func()) {
 		held := locktest.TryLock(t, f.other, "x", redlatch.WithoutRenewal())
@@ -294,13 +294,13 @@ func TestExtendAfterAFailback(t *testing.T) {
 		if extended || !errors.Is(err, redlatch.ErrNotAdmitted) {
 			t.Errorf("an id, by a client that was idle: %t, %v, want ErrNotAdmitted", extended, err)
 		}
-		for name, lock := range map[string]*redlatch.Lock{"x, whose record is there": held, "y, whose record is gone": lost} {
+		for name, lock := range map[string]*redlatch.Lock{"x, whose key is there": held, "y, whose key is gone": lost} {
 			if err := lock.Extend(t.Context(), f.config.TTL); err == nil {
 				t.Errorf("%s, was extended by a node that is kept out", name)
 			}
 		}
 		if v := locktest.Value(t, f.master, "y"); v != "" {
-			t.Errorf("there is a record again: %q", v)
+			t.Errorf("there is a key again: %q", v)
 		}
 		f.stop()
 		locktest.Unlock(t, held)

@@ -25,7 +25,7 @@ func TestTransfer(t *testing.T) {
 		for _, n := range []int{1, 3, 5} {
 			// What a busy machine's nodes answer too late is released and acquired, but not each time.
 			for round := 0; ; round++ {
-				more := handOver(t, locktest.SharedOf(t, binary, n), fmt.Sprintf("%s/%d/%d", t.Name(), n, round))
+				more := transfers(t, locktest.SharedOf(t, binary, n), fmt.Sprintf("%s/%d/%d", t.Name(), n, round))
 				if more == "" {
 					break
 				}
@@ -38,8 +38,8 @@ func TestTransfer(t *testing.T) {
 	})
 }
 
-// handOver has a lock go through callers of one client, and says what took more steps than it should.
-func handOver(t *testing.T, nodes []*redistest.Server, name string) (more string) {
+// transfers has a lock go through callers of one client, and says what took more steps than it should.
+func transfers(t *testing.T, nodes []*redistest.Server, name string) (more string) {
 	t.Helper()
 	proxies := redistest.Proxies(t, nodes)
 	wires := locktest.Taps(proxies)
