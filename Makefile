@@ -171,9 +171,9 @@ margins: ## how long before its key expires COMMAND of redlatch run is dead, idl
 sim: ## simulated time and faults, from new seeds, until stopped
 	go test -run 'TestSim$$' -v -timeout 0 ./internal/sim -sim.for=8760h -sim.first=$$(date +%s)
 
-# WORLDS is how many of them TestSim runs; ci has a third.
+# WORLDS is how many of them TestSim runs; ci has a quarter.
 WORLDS ?= 1920
-sim-once: ## the simulation at its full size, which is too slow for the race detector; WORLDS=640
+sim-once: ## the simulation at its full size, which is too slow for the race detector; WORLDS=480
 	GOMAXPROCS=$(PROCESSES) go test -count=1 -timeout 1h -v ./internal/sim -sim.count=$(WORLDS)
 
 sim-found: ## find anew the worlds that notice each mutation and breach, which sim-once tries first
@@ -220,7 +220,7 @@ release: ## build and publish what the tag of this commit names
 # Tests that mostly wait for servers, under the race detector and beside that without it, while the simulation has what they
 # leave of the processors; then the model and, beside that once more, what no busy machine may make fail.
 ci: setup lint ## what every change must pass
-	$(MAKE) -j 3 race-waiting plain-waiting sim-beside WORLDS=640
+	$(MAKE) -j 3 race-waiting plain-waiting sim-beside WORLDS=480
 	$(MAKE) -j 2 plain busy-once PROCESSES=$$((2 * $$(nproc)))
 
 soak: ci platforms sim-once race-soaked fuzz storm bench-once torture busy ## ci, and what takes too long for every change: nightly, and before a release

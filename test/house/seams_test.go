@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // seams are what can be taken out of the library by deleting its files and one line: each only
@@ -71,6 +73,10 @@ func TestSeams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	servers := redistest.Flavors()
+	if len(servers) == 0 {
+		t.Fatal(redistest.ErrNoServer)
+	}
 	for name, seam := range seams {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -100,6 +106,8 @@ func TestSeams(t *testing.T) {
 			tests := exec.CommandContext(t.Context(), "go", "test", "-short", "-vet=off", "-count=1", "-p=1", "-overlay="+path, "-run="+seam.run, "-skip="+seam.skip)
 			tests.Args = append(tests.Args, seam.tests...)
 			tests.Dir = top
+			// The other kinds of server execute the same steps: what is taken out is nothing that they see.
+			tests.Env = append(os.Environ(), "REDISTEST_SERVERS="+servers[0])
 			if out, err := tests.CombinedOutput(); err != nil {
 				t.Errorf("without it: %v\n%s", err, out)
 			}
