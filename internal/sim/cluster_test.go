@@ -18,35 +18,37 @@ import (
 	"github.com/redlatch/redlatch/internal/sim"
 )
 
-// clusterLength is how long things happen in a world with a Cluster.
-const clusterLength = 100 * time.Second
+const (
+	// clusterLength is how long things happen in a world with a Cluster.
+	clusterLength = 100 * time.Second
+	// clusterClients is on how many machines a client is.
+	clusterClients = 3
+)
 
 // simCluster is a world with a Cluster, and the clients in it.
 type simCluster struct {
-	world    *sim.World
-	cluster  *sim.Cluster
-	rng      *rand.Rand
-	maxTTL   time.Duration
-	names    []string
-	machines []*sim.Machine
-	events   int
+	world   *sim.World
+	cluster *sim.Cluster
+	rng     *rand.Rand
+	maxTTL  time.Duration
+	names   []string
+	events  int
 }
 
 // newSimCluster draws a world.
 func newSimCluster(seed uint64) *simCluster {
 	w := sim.New(seed, sim.None)
 	r := w.Rand("plan")
-	c := &simCluster{world: w, rng: r, names: []string{"lock-a", "lock-b", sharedName, poolName}, maxTTL: time.Second + time.Duration(r.Int64N(int64(5*time.Second))).Truncate(time.Millisecond)}
+	c := &simCluster{world: w, rng: r, names: []string{"lock-a", "lock-b", sharedName, poolName, pair[0]}, maxTTL: time.Second + time.Duration(r.Int64N(int64(5*time.Second))).Truncate(time.Millisecond)}
 	w.Judge.NodeTimeout, w.Judge.Quarantine = 50*time.Millisecond, c.maxTTL+4*time.Second
 	c.cluster = w.NewCluster([]int{3, 3, 3, 5}[r.IntN(4)], sim.Durability(r.IntN(4)), time.Duration(r.Int64N(int64(2*time.Second))))
 	networks := make([]sim.Network, len(w.Nodes()))
 	for i := range networks {
 		networks[i] = sim.Network{Delay: time.Duration(20+r.IntN(1000)) * time.Microsecond, Jitter: 200 * time.Microsecond, Spikes: 0.01, Spike: 300 * time.Millisecond, Cuts: 0.002}
 	}
-	for range 3 {
+	for range clusterClients {
 		machine := w.NewMachine(1+0.0045*(2*r.Float64()-1), time.Duration(r.Int64N(int64(time.Minute))), networks)
 		machine.Stalls(0.01*r.Float64(), time.Duration(1+r.Int64N(int64(c.maxTTL))))
-		c.machines = append(c.machines, machine)
 	}
 	return c
 }
@@ -55,8 +57,8 @@ func newSimCluster(seed uint64) *simCluster {
 func (c *simCluster) live() {
 	over := make(chan struct{})
 	var clients sync.WaitGroup
-	for i, m := range c.machines {
-		clients.Go(func() { c.client(i, m, over) })
+	for i := range clusterClients {
+		clients.Go(func() { c.machine(i, over) })
 	}
 	for c.world.Now() < clusterLength && len(c.world.Judge.Verdicts()) == 0 {
 		time.Sleep(time.Duration(c.rng.ExpFloat64() * float64(10*time.Second)))
@@ -75,51 +77,72 @@ func (c *simCluster) live() {
 
 // event brings something upon the Cluster, or upon a client.
 func (c *simCluster) event() {
-	m, d := c.machines[c.rng.IntN(len(c.machines))], time.Duration(c.rng.ExpFloat64()*float64(2*time.Second))
-	switch c.rng.IntN(16) {
+	m, d := c.world.Machine(c.rng.IntN(clusterClients)), time.Duration(c.rng.ExpFloat64()*float64(2*time.Second))
+	switch c.rng.IntN(17) {
 	case 0:
 		m.Pause(d, c.rng.IntN(2) == 0)
 	case 1:
 		m.Partition(c.rng.IntN(len(c.world.Nodes())), c.rng.IntN(2) == 0, c.rng.IntN(2) == 0, 3*d)
+	case 2:
+		m.Kill()
 	default:
 		c.cluster.Event(c.names[c.rng.IntN(len(c.names))])
 	}
 }
 
-// client is one program, whose workers lock one name each.
-func (c *simCluster) client(i int, m *sim.Machine, over <-chan struct{}) {
+// machine runs one program after the other on a machine, of which each knows nothing of the one before.
+func (c *simCluster) machine(i int, over <-chan struct{}) {
+	for m := c.world.Machine(i); !c.program(m, i, over); m = m.Reborn() {
+		m.Run()
+	}
+}
+
+// program is one program, whose workers lock one name each until it ends, is killed, or all is over, which it reports.
+func (c *simCluster) program(m *sim.Machine, i int, over <-chan struct{}) (last bool) {
 	opened, err := hook.Open(redlatch.Config{
 		Nodes: []string{"redis://cluster:6379?cluster"}, TTL: c.maxTTL, MaxTTL: c.maxTTL, Label: m.Name,
 	}, hook.Surroundings{
-		Clock: m.Clock(), Draw: m.Draw, Random: m.Random,
+		Clock: m.Clock(), Draw: m.Draw, Random: m.Random, Singly: c.world.Seed%3 > 0,
 		Dial: func(string) (driver.Conn, error) { return m.DialCluster(), nil },
 	})
 	if err != nil {
 		c.world.Judge.Condemn("open: %v", err)
-		return
+		return true
 	}
 	client := opened.(*redlatch.Client)
+	end := make(chan struct{})
 	var workers sync.WaitGroup
 	for j, name := range c.names {
 		r := m.Rand("worker", j)
 		workers.Go(func() {
 			for n := 0; ; n++ {
 				select {
-				case <-over:
+				case <-end:
 					return
 				case <-time.After(time.Duration(1 + r.Int64N(int64(300*time.Millisecond)))):
 				}
 				m.Run()
-				c.lock(client, m, r, name, fmt.Sprintf("%s-%d-%d-%d", m.Name, i, j, n))
+				c.lock(client, m, r, name, fmt.Sprintf("%s-%d-%d-%d", m.Name, m.Life(), j, n))
 			}
 		})
 	}
+	select {
+	case <-over:
+		last = true
+	case <-m.Dead():
+		client.Close() // to end its goroutines: nobody sees what a dead process does
+	case <-time.After(time.Duration(m.Rand("life", i).ExpFloat64() * float64(time.Minute))):
+	}
+	close(end)
 	workers.Wait()
-	for _, name := range c.names {
-		c.take(client, m, name)
+	if last {
+		for _, name := range c.names {
+			c.take(client, m, name)
+		}
 	}
 	c.world.Judge.Gone(m)
 	client.Close()
+	return last
 }
 
 // take is to get a lock that others may have, but nobody for long.
@@ -140,6 +163,9 @@ func (c *simCluster) take(client *redlatch.Client, m *sim.Machine, name string) 
 // These names are locked by readers, too, and for one of two permits.
 const sharedName, poolName = "shared", "pool"
 
+// pair are names of one slot, which are locked one by one and together.
+var pair = []string{"{pair}-a", "{pair}-b"}
+
 // lock is one call, and what follows.
 func (c *simCluster) lock(client *redlatch.Client, m *sim.Machine, r *rand.Rand, name, label string) {
 	ttl := time.Duration(r.Int64N(int64(c.maxTTL-300*time.Millisecond))) + 300*time.Millisecond
@@ -152,7 +178,7 @@ func (c *simCluster) lock(client *redlatch.Client, m *sim.Machine, r *rand.Rand,
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.Int64N(int64(2*time.Second))))
 	defer cancel()
-	acquired := c.world.Judge.Acquired
+	acquired, names := c.world.Judge.Acquired, []string{name}
 	take := client.Lock
 	switch tries, shared := r.IntN(2) == 0, name == sharedName && r.IntN(2) == 0; {
 	case shared:
@@ -164,6 +190,24 @@ func (c *simCluster) lock(client *redlatch.Client, m *sim.Machine, r *rand.Rand,
 		options = append(options, redlatch.WithPermits(2))
 		if tries {
 			take = client.TryLock
+		}
+	case name == pair[0]:
+		n := r.IntN(len(pair) + 1)
+		if n < len(pair) {
+			name, names = pair[n], pair[n:n+1]
+		} else {
+			names = pair
+		}
+		switch {
+		case tries:
+			take = client.TryLock
+			if n == len(pair) {
+				options = append(options, redlatch.WithAlso(pair[1]))
+			}
+		case n == len(pair):
+			take = func(ctx context.Context, _ string, options ...redlatch.Option) (*redlatch.Lock, error) {
+				return client.LockAll(ctx, pair, options...)
+			}
 		}
 	case tries:
 		take = client.TryLock
@@ -178,21 +222,32 @@ func (c *simCluster) lock(client *redlatch.Client, m *sim.Machine, r *rand.Rand,
 		return
 	}
 	if name == poolName {
-		name = fmt.Sprintf("%s#%d", name, lock.Slot())
+		names = []string{fmt.Sprintf("%s#%d", name, lock.Slot())}
 	}
-	holding := acquired(m, name, label, hook.LeaseOf(lock.Context()))
-	context.AfterFunc(lock.Context(), func() { told(holding, context.Cause(lock.Context())) })
+	var holdings []*sim.Holding
+	tell := func(err error) error {
+		for _, h := range holdings {
+			told(h, err)
+		}
+		return err
+	}
+	for _, name := range names {
+		holdings = append(holdings, acquired(m, name, label, hook.LeaseOf(lock.Context())))
+	}
+	context.AfterFunc(lock.Context(), func() { tell(context.Cause(lock.Context())) })
 	for range r.IntN(3) {
 		time.Sleep(time.Duration(1 + r.Int64N(int64(ttl))))
 		m.Run()
 		if r.IntN(2) == 0 {
-			err := told(holding, lock.Extend(context.Background(), ttl))
-			c.world.History.Add(m.Name, "%s extends %s: %v", label, name, err)
+			err := tell(lock.Extend(context.Background(), ttl))
+			c.world.History.Add(m.Name, "%s extends %q: %v", label, names, err)
 		}
 	}
-	holding.Ended()
-	err = told(holding, lock.Unlock(context.Background()))
-	c.world.History.Add(m.Name, "%s unlocked %s: %v", label, name, err)
+	for _, h := range holdings {
+		h.Ended()
+	}
+	err = tell(lock.Unlock(context.Background()))
+	c.world.History.Add(m.Name, "%s unlocked %q: %v", label, names, err)
 }
 
 // In a Cluster whose servers hang, crash, are cut off and replaced, which is flushed, and whose slots are moved, with
