@@ -45,6 +45,8 @@ type clusterNode struct {
 	alone time.Duration
 	// asking: the command under way was sent by an ASK.
 	asking bool
+	// amid, if not nil, holds back what the server is sent.
+	amid *interruption
 }
 
 // ownership is who has a part, and since which epoch.

@@ -195,6 +195,7 @@ func (n *Node) receive(s *stream, r *request) {
 		s.conn.hearReset(s)
 	case n.hung:
 		n.inbox = append(n.inbox, letter{s, r})
+	case n.member != nil && n.member.amid.holds(s, r):
 	case n.halt != nil && len(r.acquiring()) > 0 && n.votes():
 		n.inbox = append(n.inbox, letter{s, r})
 		n.halt(s.conn.machine)
