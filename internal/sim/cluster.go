@@ -45,7 +45,7 @@ type clusterNode struct {
 	alone time.Duration
 	// asking: the command under way was sent by an ASK.
 	asking bool
-	// amid, if not nil, holds back what the server is sent.
+	// amid is what stops the server, nil if nothing does.
 	amid *interruption
 }
 

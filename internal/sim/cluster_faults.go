@@ -51,10 +51,7 @@ func (c *Cluster) Event(key string) {
 	amid, then := between(c.rng, 0, 8*pace), c.rng.IntN(6)
 	var amidst *interruption
 	if c.rng.IntN(2) == 0 {
-		amidst = m.interrupt(1+c.rng.IntN(6), false)
-		if c.rng.IntN(2) == 0 {
-			amidst = m.interrupt(1+c.rng.IntN(2), true)
-		}
+		amidst = m.interrupt()
 	}
 	w.mu.Unlock()
 	amidst.wait()

@@ -166,56 +166,66 @@ const sharedName, poolName = "shared", "pool"
 // pair are names of one slot, which are locked one by one and together.
 var pair = []string{"{pair}-a", "{pair}-b"}
 
+// simCall is how a call is made.
+type simCall struct {
+	take     func(ctx context.Context, name string, options ...redlatch.Option) (*redlatch.Lock, error)
+	options  []redlatch.Option
+	names    []string // what is then held
+	acquired func(*sim.Machine, string, string, hook.Lease) *sim.Holding
+}
+
+// draw draws how a worker of name makes its next call.
+func (c *simCluster) draw(client *redlatch.Client, r *rand.Rand, name string) simCall {
+	call, tries := simCall{take: client.Lock, names: []string{name}, acquired: c.world.Judge.Acquired}, r.IntN(2) == 0
+	if tries {
+		call.take = client.TryLock
+	}
+	switch name {
+	case sharedName:
+		if r.IntN(2) == 0 {
+			break
+		}
+		call.acquired = c.world.Judge.AcquiredShared
+		if call.take = client.RLock; tries {
+			call.take, call.options = client.TryLock, []redlatch.Option{redlatch.WithShared()}
+		}
+	case poolName:
+		call.options = []redlatch.Option{redlatch.WithPermits(2)}
+	case pair[0]:
+		n := r.IntN(len(pair) + 1)
+		switch {
+		case n < len(pair):
+			call.names = pair[n : n+1]
+		case tries:
+			call.names, call.options = pair, []redlatch.Option{redlatch.WithAlso(pair[1])}
+		default:
+			call.names = pair
+			call.take = func(ctx context.Context, _ string, options ...redlatch.Option) (*redlatch.Lock, error) {
+				return client.LockAll(ctx, pair, options...)
+			}
+		}
+	}
+	return call
+}
+
 // lock is one call, and what follows.
 func (c *simCluster) lock(client *redlatch.Client, m *sim.Machine, r *rand.Rand, name, label string) {
 	ttl := time.Duration(r.Int64N(int64(c.maxTTL-300*time.Millisecond))) + 300*time.Millisecond
 	if r.IntN(2) == 0 {
 		ttl = c.maxTTL
 	}
-	options := []redlatch.Option{redlatch.WithTTL(ttl), redlatch.WithLabel(label), redlatch.WithGuard(0)}
+	call := c.draw(client, r, name)
+	options := append(call.options, redlatch.WithTTL(ttl), redlatch.WithLabel(label), redlatch.WithGuard(0))
 	if r.IntN(2) == 0 {
 		options = append(options, redlatch.WithoutRenewal())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.Int64N(int64(2*time.Second))))
 	defer cancel()
-	acquired, names := c.world.Judge.Acquired, []string{name}
-	take := client.Lock
-	switch tries, shared := r.IntN(2) == 0, name == sharedName && r.IntN(2) == 0; {
-	case shared:
-		acquired, take = c.world.Judge.AcquiredShared, client.RLock
-		if tries {
-			options, take = append(options, redlatch.WithShared()), client.TryLock
-		}
-	case name == poolName:
-		options = append(options, redlatch.WithPermits(2))
-		if tries {
-			take = client.TryLock
-		}
-	case name == pair[0]:
-		n := r.IntN(len(pair) + 1)
-		if n < len(pair) {
-			name, names = pair[n], pair[n:n+1]
-		} else {
-			names = pair
-		}
-		switch {
-		case tries:
-			take = client.TryLock
-			if n == len(pair) {
-				options = append(options, redlatch.WithAlso(pair[1]))
-			}
-		case n == len(pair):
-			take = func(ctx context.Context, _ string, options ...redlatch.Option) (*redlatch.Lock, error) {
-				return client.LockAll(ctx, pair, options...)
-			}
-		}
-	case tries:
-		take = client.TryLock
-	}
-	lock, err := take(ctx, name, options...)
+	names := call.names
+	lock, err := call.take(ctx, names[0], options...)
 	m.Run()
 	if err != nil {
-		c.world.History.Add(m.Name, "%s does not get %s: %v", label, name, err)
+		c.world.History.Add(m.Name, "%s does not get %q: %v", label, names, err)
 		if errors.Is(err, redlatch.ErrInvalid) {
 			c.world.Judge.Condemn("nothing is refused: %s: %v", label, err)
 		}
@@ -232,7 +242,7 @@ func (c *simCluster) lock(client *redlatch.Client, m *sim.Machine, r *rand.Rand,
 		return err
 	}
 	for _, name := range names {
-		holdings = append(holdings, acquired(m, name, label, hook.LeaseOf(lock.Context())))
+		holdings = append(holdings, call.acquired(m, name, label, hook.LeaseOf(lock.Context())))
 	}
 	context.AfterFunc(lock.Context(), func() { tell(context.Cause(lock.Context())) })
 	for range r.IntN(3) {

@@ -8,24 +8,28 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// interruption holds back what a server of a Cluster is sent, from when it is about to run a script on: so that something comes
-// between a look at the server and what is decided on it, or between two looks.
+// interruption stops a server of a Cluster when it is about to run a certain script, until end is called: so that a fault comes
+// between two looks at the server, or between a look and what was decided on it.
 type interruption struct {
 	server *clusterNode
-	// scripts is how many are still to come: if decisions is set, of those that write what was decided, else of those that look.
+	// scripts counts down to it: the scripts that write what was decided if decisions is set, else those that look.
 	scripts   int
 	decisions bool
-	reached   chan struct{} // closed when there are none
-	held      []letter
+	reached   chan struct{} // closed when the server is about to run it
+	held      []letter      // what the server was sent since
 }
 
-// interrupt prepares one. The caller holds world.mu.
-func (s *clusterNode) interrupt(scripts int, decisions bool) *interruption {
-	s.amid = &interruption{server: s, scripts: scripts, decisions: decisions, reached: make(chan struct{})}
+// interrupt prepares one, as it is drawn. The caller holds world.mu.
+func (s *clusterNode) interrupt() *interruption {
+	r := s.cluster.rng
+	s.amid = &interruption{server: s, scripts: 1 + r.IntN(6), reached: make(chan struct{})}
+	if r.IntN(2) == 0 {
+		s.amid.decisions, s.amid.scripts = true, 1+r.IntN(2)
+	}
 	return s.amid
 }
 
-// wait waits until the server is about to run the script, for a quarantine at most.
+// wait waits until the server is about to run that script, for a quarantine at most.
 func (i *interruption) wait() {
 	if i == nil {
 		return
@@ -68,7 +72,7 @@ func (i *interruption) holds(s *stream, r *request) bool {
 	return i.scripts == 0
 }
 
-// awaits reports whether the request is one of the scripts.
+// awaits reports whether the request is one of the scripts that are counted.
 func (i *interruption) awaits(r *request) bool {
 	if !strings.HasPrefix(r.args[0], "EVAL") {
 		return false
