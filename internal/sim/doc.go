@@ -51,7 +51,9 @@
 //
 // A [Cluster] has worlds of its own (TestSimCluster), in which machines reach it as one node. Its servers hang,
 // crash, are cut off from each other, flushed and replaced by replicas that lag; its slots are moved key by key, or
-// given away without their keys. What is beyond what is promised does not happen there:
+// given away without their keys. The processes of its clients stand still, are killed, end and are started anew. Half of what
+// happens to a server does so between two looks at it, or between a look and what was decided on it (interruption.go). What is
+// beyond what is promised does not happen there:
 //
 //   - The move of a slot is not ended before all its keys are at one master. One that comes to no end is given up when all
 //     locks have run out that may be on either side.
