@@ -149,6 +149,7 @@ func TestWaitBeforeAnyTry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // until the last node has granted it, too: else the other could have the arbiter's vote
 		got := make(chan error)
 		go func() {
 			_, err := second.Lock(t.Context(), "b")
@@ -161,6 +162,7 @@ func TestWaitBeforeAnyTry(t *testing.T) {
 		if err := <-got; err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // until the arbiter's answer, for which Unlock need not have waited, has come
 		before := first.Stats().Tries
 		why := reported(t, first.Client)
 		if tries := first.Stats().Tries - before; tries != 0 {
