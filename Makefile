@@ -86,9 +86,9 @@ race-waiting: export GORACE := atexit_sleep_ms=50
 race-waiting:
 	$(call tested,-race,-vE,$(PLAIN)|$(PROGRAMS)|$(SOAKED)|$(COMPUTING))
 
-# Three at once, as these wait for longer than the others: it would be the last to end.
+# One more at once than there are processors, as these wait for longer than the others: they would be the last to end.
 plain-waiting: everything $(NPM)
-	$(call tested,-p 3 -skip Storm,-E,$(PROGRAMS)|$(BOTH)|$(SOAKED))
+	$(call tested,-p $$(($$(nproc) + 1)) -skip Storm,-E,$(PROGRAMS)|$(BOTH)|$(SOAKED))
 
 plain: export GOMAXPROCS := $(PROCESSES)
 plain:
