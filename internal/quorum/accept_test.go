@@ -66,8 +66,8 @@ func TestPermitIsValidFromBeforeTheChoice(t *testing.T) {
 					rest()
 					for i, s := range nodes {
 						// An attempt whose TTL is over has left nothing, but is undone all the same.
-						if r := s.record(); r != "" || s.executed("acquire") > 1 || s.executed("release") < s.executed("acquire") {
-							t.Errorf("node %d has the record %q; it did %v", i, r, s.order())
+						if r := s.holder(); r != "" || s.executed("acquire") > 1 || s.executed("release") < s.executed("acquire") {
+							t.Errorf("node %d has the key %q; it did %v", i, r, s.order())
 						}
 					}
 				})
@@ -121,9 +121,9 @@ func TestVoteInHand(t *testing.T) {
 				if n := nodes[2].executed("confirm"); n != c.confirmed {
 					t.Errorf("who chose confirmed %d times; it did %v", n, nodes[2].order())
 				}
-				for i, r := range records(nodes) {
+				for i, r := range holders(nodes) {
 					if r != "" && r != theirs {
-						t.Errorf("node %d has the record %q; it did %v", i, r, nodes[i].order())
+						t.Errorf("node %d has the key %q; it did %v", i, r, nodes[i].order())
 					}
 				}
 			})

@@ -42,11 +42,11 @@ func acquired(t *testing.T, e *Engine, id string) *Lease {
 	return lease
 }
 
-// keys returns what is on the nodes.
-func records(nodes []*server) []string {
+// holders returns who has the key on each node, "" where nobody has.
+func holders(nodes []*server) []string {
 	all := make([]string, len(nodes))
 	for i, s := range nodes {
-		all[i] = s.record()
+		all[i] = s.holder()
 	}
 	return all
 }
@@ -147,7 +147,7 @@ func TestSecondRound(t *testing.T) {
 		}
 		lease.Release()
 		rest()
-		if r := records(nodes); r[0]+r[1]+r[2] != "" {
+		if r := holders(nodes); r[0]+r[1]+r[2] != "" {
 			t.Errorf("left: %q", r)
 		}
 	})
@@ -163,8 +163,8 @@ func TestConfirmationIsGuarded(t *testing.T) {
 		change func(s *server)
 		left   string
 	}{
-		{"the record expired", func(s *server) { s.id = "" }, ""},
-		{"another has the record", func(s *server) { s.id = theirs; s.counter++ }, theirs},
+		{"the key expired", func(s *server) { s.id = "" }, ""},
+		{"another has the key", func(s *server) { s.id = theirs; s.counter++ }, theirs},
 		{"ours again after another's", func(s *server) { s.counter += 2 }, ""},
 	}
 	for _, c := range changes {
@@ -185,7 +185,7 @@ func TestConfirmationIsGuarded(t *testing.T) {
 					t.Errorf("node 1 answered %v", answers[1].Verdict)
 				}
 				rest()
-				if r := records(nodes); r[0] != "" || r[1] != c.left || r[2] != "" {
+				if r := holders(nodes); r[0] != "" || r[1] != c.left || r[2] != "" {
 					t.Errorf("left: %q", r)
 				}
 			})
@@ -233,7 +233,7 @@ func TestGrantDuringSecondRound(t *testing.T) {
 					lease.Release()
 				}
 				rest()
-				if r := records(nodes); r[0]+r[1]+r[2] != "" {
+				if r := holders(nodes); r[0]+r[1]+r[2] != "" {
 					t.Errorf("left: %q", r)
 				}
 			})
@@ -281,7 +281,7 @@ func TestMachineSleptWhileAcquiring(t *testing.T) {
 			t.Error("held, though the machine slept for the whole TTL")
 		}
 		rest()
-		if r := records(nodes); r[0]+r[1]+r[2] != "" {
+		if r := holders(nodes); r[0]+r[1]+r[2] != "" {
 			t.Errorf("left: %q", r)
 		}
 	})
@@ -314,9 +314,9 @@ func TestReleaseOfAnEarlierAttemptSparesALaterOne(t *testing.T) {
 		}()
 		lease := acquired(t, e, "second")
 		rest()
-		for i, r := range records(nodes) {
+		for i, r := range holders(nodes) {
 			if r != "second" {
-				t.Errorf("node %d has the record %q; it did %v", i, r, nodes[i].order())
+				t.Errorf("node %d has the key %q; it did %v", i, r, nodes[i].order())
 			}
 		}
 		lease.Release()
@@ -360,7 +360,7 @@ func TestCloseWaitsForTheBackground(t *testing.T) {
 		if took := time.Since(start); took > (1+releasePatience)*stepTime {
 			t.Errorf("closed after %v", took)
 		}
-		if r := records(nodes); r[0]+r[1]+r[2] != "" {
+		if r := holders(nodes); r[0]+r[1]+r[2] != "" {
 			t.Errorf("left: %q", r)
 		}
 	})
@@ -397,7 +397,7 @@ func TestContextThatPanicsLeavesNothing(t *testing.T) {
 				e.Acquire(panicking{t.Context(), done}, requestOf("mine"))
 			}()
 			rest()
-			if got := records(nodes); !slices.Equal(got, repeat("", n)) {
+			if got := holders(nodes); !slices.Equal(got, repeat("", n)) {
 				t.Errorf("N=%d: left behind: %q", n, got)
 			}
 		})

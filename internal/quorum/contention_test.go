@@ -88,9 +88,9 @@ func contend(t *testing.T, rng *rand.Rand) {
 	}
 	// The longest TTL is over by then, and no release came too late for its own.
 	time.Sleep(2 * time.Second)
-	for i, r := range records(nodes) {
+	for i, r := range holders(nodes) {
 		if r != "" {
-			t.Errorf("node %d has the record %q", i, r)
+			t.Errorf("node %d has the key %q", i, r)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func contender(ctx context.Context, w *witness, e *Engine, id string, rng *rand.
 		}
 	}
 	if rng.IntN(5) == 0 {
-		return // its records expire
+		return // its keys expire
 	}
 	w.releasing(lease)
 	lease.Release()

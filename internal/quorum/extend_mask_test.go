@@ -20,7 +20,7 @@ type loss struct {
 	name string
 	set  func(s *server)
 	yes  bool // it extends
-	gone bool // it says that it has no record of ours
+	gone bool // it says that it has no key of ours
 	// repaired: the key is given back when a quorum extends.
 	repaired bool
 }
@@ -177,8 +177,8 @@ func extendAfter(t *testing.T, mask []loss, extend func(*Lease, context.Context,
 		case l.gone && !(l.repaired && end == Extended):
 			want = ""
 		}
-		if got := nodes[i].record(); got != want {
-			t.Errorf("%s: node %d has the record %q, want %q; it did %v", name, i, got, want, nodes[i].order())
+		if got := nodes[i].holder(); got != want {
+			t.Errorf("%s: node %d has the key %q, want %q; it did %v", name, i, got, want, nodes[i].order())
 		}
 		if end != Extended && nodes[i].executed("repair") > 0 {
 			t.Errorf("%s: node %d was repaired without a quorum", name, i)
@@ -191,8 +191,8 @@ func extendAfter(t *testing.T, mask []loss, extend func(*Lease, context.Context,
 	lease.Release()
 	rest()
 	for i, l := range mask {
-		if l.name != "down" && l.name != "hung" && nodes[i].record() == "mine" {
-			t.Errorf("%s: node %d has our record after the release", name, i)
+		if l.name != "down" && l.name != "hung" && nodes[i].holder() == "mine" {
+			t.Errorf("%s: node %d has our key after the release", name, i)
 		}
 	}
 }

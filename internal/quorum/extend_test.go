@@ -75,7 +75,7 @@ func TestExtensionThatCompletesTooLate(t *testing.T) {
 				// What was extended all the same is released.
 				lease.Release()
 				rest()
-				if r := records(nodes); r[0]+r[1]+r[2] != "" {
+				if r := holders(nodes); r[0]+r[1]+r[2] != "" {
 					t.Errorf("left: %q", r)
 				}
 			})
@@ -124,7 +124,7 @@ func TestExtendNeverShortens(t *testing.T) {
 		for i, s := range nodes {
 			s.set(func(s *server) {
 				if !s.expires.After(until.Mono) {
-					t.Errorf("node %d keeps the record until %v, the lock is valid until %v", i, s.expires, until.Mono)
+					t.Errorf("node %d keeps the key until %v, the lock is valid until %v", i, s.expires, until.Mono)
 				}
 			})
 		}
@@ -271,8 +271,8 @@ func TestReleaseDuringExtension(t *testing.T) {
 					lease.Release()
 					rest()
 					for i, s := range nodes {
-						if r := s.record(); r != "" {
-							t.Errorf("node %d has the record %q; it did %v", i, r, s.order())
+						if r := s.holder(); r != "" {
+							t.Errorf("node %d has the key %q; it did %v", i, r, s.order())
 						}
 					}
 					if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Over {

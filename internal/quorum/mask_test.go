@@ -226,8 +226,8 @@ func checkRelease(t *testing.T, mask []condition, nodes []*server, lease *Lease)
 	}
 	time.Sleep(settled) // the stragglers come to rest
 	for i, c := range mask {
-		if has := nodes[i].record() == "mine"; has != (c.yes || c.name == "late" || c.name == "overdue" || c.name == "deaf") {
-			t.Errorf("%s: node %d has our record: %t", maskName(mask), i, has)
+		if has := nodes[i].holder() == "mine"; has != (c.yes || c.name == "late" || c.name == "overdue" || c.name == "deaf") {
+			t.Errorf("%s: node %d has our key: %t", maskName(mask), i, has)
 		}
 	}
 	start := time.Now()
@@ -285,8 +285,8 @@ func checkGone(t *testing.T, mask []condition, nodes []*server, cut time.Duratio
 		if c.name == "taken" {
 			want = theirs
 		}
-		if got := nodes[i].record(); got != want {
-			t.Errorf("%s, cut at %v: node %d (%s) has the record %q, want %q; it did %v", maskName(mask), cut, i, c.name, got, want, nodes[i].order())
+		if got := nodes[i].holder(); got != want {
+			t.Errorf("%s, cut at %v: node %d (%s) has the key %q, want %q; it did %v", maskName(mask), cut, i, c.name, got, want, nodes[i].order())
 		}
 	}
 }

@@ -149,8 +149,8 @@ func (s *server) freeze() (thaw func()) {
 	}
 }
 
-// key returns the holder id on the node, "" for none.
-func (s *server) record() string {
+// holder returns the holder id on the node, "" for none.
+func (s *server) holder() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.present()

@@ -49,7 +49,7 @@ func TestOneRepairAtATime(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		rest()
-		if n := nodes[2].executed("repair"); n != 1 || nodes[2].record() != "mine" {
+		if n := nodes[2].executed("repair"); n != 1 || nodes[2].holder() != "mine" {
 			t.Errorf("%d repairs: %v", n, nodes[2].order())
 		}
 		lease.Release()
@@ -58,7 +58,7 @@ func TestOneRepairAtATime(t *testing.T) {
 
 // A node that lost its key, and cannot be given it back, is released all the same: somebody
 // may wait there. So is one that has it again by its own means.
-func TestReleaseAsksWhoLostTheRecord(t *testing.T) {
+func TestReleaseAsksWhoLostTheKey(t *testing.T) {
 	t.Parallel()
 	for _, again := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

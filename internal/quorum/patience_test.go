@@ -137,7 +137,7 @@ func splitAttempt(t *testing.T, parts []part) int {
 	}
 	lease.Release()
 	rest()
-	for i, r := range records(nodes) {
+	for i, r := range holders(nodes) {
 		if r != "" && r != theirs {
 			t.Errorf("%v: node %d keeps %q", parts, i, r)
 		}
@@ -230,7 +230,7 @@ func TestCallerGoneWhileSplit(t *testing.T) {
 			t.Errorf("held is %t after %v", lease != nil, took)
 		}
 		rest()
-		if r := records(nodes); r[0]+r[1]+r[2] != "" || total(nodes, "confirm") > 0 {
+		if r := holders(nodes); r[0]+r[1]+r[2] != "" || total(nodes, "confirm") > 0 {
 			t.Errorf("left: %q, after %d confirmations", r, total(nodes, "confirm"))
 		}
 	})

@@ -56,8 +56,8 @@ func TestReleaseToQueue(t *testing.T) {
 						granted++
 					}
 				}
-				if want := append(repeat(id, n-1), ""); granted < Majority(n) || !slices.Equal(records(nodes), want) {
-					t.Errorf("N=%d: the records are %v, want %v, by the answers %v", n, records(nodes), want, answers)
+				if want := append(repeat(id, n-1), ""); granted < Majority(n) || !slices.Equal(holders(nodes), want) {
+					t.Errorf("N=%d: the keys are %v, want %v, by the answers %v", n, holders(nodes), want, answers)
 				}
 				token := lease.Token()
 				lease, answers = other.Acquire(t.Context(), waiters(next, id, n))
@@ -65,8 +65,8 @@ func TestReleaseToQueue(t *testing.T) {
 					t.Fatalf("N=%d: not taken over: %v", n, answers)
 				}
 				time.Sleep(stepTime)
-				if want := repeat(next, n); !slices.Equal(records(nodes), want) {
-					t.Errorf("N=%d: the records are %v, want %v", n, records(nodes), want)
+				if want := repeat(next, n); !slices.Equal(holders(nodes), want) {
+					t.Errorf("N=%d: the keys are %v, want %v", n, holders(nodes), want)
 				}
 				one, other = other, one
 			}
@@ -77,7 +77,7 @@ func TestReleaseToQueue(t *testing.T) {
 			lease.Release()
 			time.Sleep(transferTime)
 			rest()
-			if got := records(nodes); !slices.Equal(got, repeat("", n)) {
+			if got := holders(nodes); !slices.Equal(got, repeat("", n)) {
 				t.Errorf("N=%d: left behind: %v", n, got)
 			}
 		})
@@ -139,12 +139,12 @@ func TestReleaseToQueueToNobody(t *testing.T) {
 				rest()
 				lease.Release()
 				rest()
-				if got := records(nodes); !slices.Equal(got, append(repeat("mine", 4), "")) {
+				if got := holders(nodes); !slices.Equal(got, append(repeat("mine", 4), "")) {
 					t.Errorf("transferred: %v", got)
 				}
 				c.then(transfersOf(lease))
 				rest()
-				if got := records(nodes); !slices.Equal(got, repeat("", 5)) {
+				if got := holders(nodes); !slices.Equal(got, repeat("", 5)) {
 					t.Errorf("left behind: %v", got)
 				}
 			})
@@ -161,7 +161,7 @@ func TestReleaseToQueueToNobody(t *testing.T) {
 				t.Errorf("released %t after %v", ok, time.Since(start))
 			}
 			rest()
-			if got := records(nodes); !slices.Equal(got, repeat("", 5)) {
+			if got := holders(nodes); !slices.Equal(got, repeat("", 5)) {
 				t.Errorf("left behind: %v", got)
 			}
 		})
@@ -209,11 +209,11 @@ func TestReleaseToQueueWhileStepsAreUnderWay(t *testing.T) {
 					t.Errorf("released %t after %v, want %v at most", ok, time.Since(start), c.longest)
 				}
 				time.Sleep(transferTime / 2)
-				if got := records(nodes)[0]; got != c.want {
-					t.Errorf("node 0 has the record %q, want %q", got, c.want)
+				if got := holders(nodes)[0]; got != c.want {
+					t.Errorf("node 0 has the key %q, want %q", got, c.want)
 				}
-				if got := records(nodes)[4]; got != "" {
-					t.Errorf("the arbiter has the record %q", got)
+				if got := holders(nodes)[4]; got != "" {
+					t.Errorf("the arbiter has the key %q", got)
 				}
 			})
 		})
@@ -245,11 +245,11 @@ func TestCloseWhileWhatWasLeftIsRemoved(t *testing.T) {
 		c.stall.Store(int64(time.Second))
 		time.Sleep(transferTime)
 		synctest.Wait()
-		if got := records(nodes); !slices.Equal(got, []string{"mine", "mine", ""}) {
+		if got := holders(nodes); !slices.Equal(got, []string{"mine", "mine", ""}) {
 			t.Errorf("removed already: %v", got)
 		}
 		e.Close()
-		if got := records(nodes); !slices.Equal(got, repeat("", 3)) {
+		if got := holders(nodes); !slices.Equal(got, repeat("", 3)) {
 			t.Errorf("left behind: %v", got)
 		}
 		time.Sleep(time.Minute)
@@ -269,18 +269,18 @@ func takeOverOnce(t *testing.T, mask []loss) {
 	nodes, name, e, lease, end := heldBefore(t, mask, "mine")
 	defer end()
 	lease.Detach()
-	arbiter := len(mask) - 1 // has called the waiter when it released the record
+	arbiter := len(mask) - 1 // has called the waiter when it released the key
 	nodes[arbiter].put("", 0)
 	grants := 0
 	for i, l := range mask {
 		nodes[i].set(l.set)
-		if id := nodes[i].record(); l.name != "hung" && l.name != "down" && (id == "mine" || id == "") {
+		if id := nodes[i].holder(); l.name != "hung" && l.name != "down" && (id == "mine" || id == "") {
 			grants++
 		}
 	}
 	next, answers := e.Acquire(t.Context(), waiters("next", "mine", len(mask)))
 	if (next != nil) != (grants >= Majority(len(mask))) {
-		t.Errorf("%s: the next holds: %t, %d of its records were granted: %v", name, next != nil, grants, answers)
+		t.Errorf("%s: the next holds: %t, %d of its keys were granted: %v", name, next != nil, grants, answers)
 	}
 	if next != nil && next.Token() <= lease.Token() {
 		t.Errorf("%s: token %d follows %d", name, next.Token(), lease.Token())
@@ -296,8 +296,8 @@ func takeOverOnce(t *testing.T, mask []loss) {
 		case next != nil && l.name != "down" && l.name != "hung":
 			want = "next"
 		}
-		if got := nodes[i].record(); got != want {
-			t.Errorf("%s: node %d has the record %q, want %q", name, i, got, want)
+		if got := nodes[i].holder(); got != want {
+			t.Errorf("%s: node %d has the key %q, want %q", name, i, got, want)
 		}
 	}
 	if next != nil {
@@ -324,8 +324,8 @@ func TestLeftTwice(t *testing.T) {
 			}
 			time.Sleep(stepTime)
 			next.Release()
-			if want := []string{"0", fmt.Sprint(i + 1), ""}; !slices.Equal(records(nodes), want) {
-				t.Fatalf("the records are %v, want %v", records(nodes), want)
+			if want := []string{"0", fmt.Sprint(i + 1), ""}; !slices.Equal(holders(nodes), want) {
+				t.Fatalf("the keys are %v, want %v", holders(nodes), want)
 			}
 			if i == 0 {
 				nodes[1].put("", 0) // the next in the queue has taken that over, and left
@@ -333,7 +333,7 @@ func TestLeftTwice(t *testing.T) {
 		}
 		time.Sleep(transferTime)
 		rest()
-		if got := records(nodes); !slices.Equal(got, repeat("", 3)) {
+		if got := holders(nodes); !slices.Equal(got, repeat("", 3)) {
 			t.Errorf("left behind: %v", got)
 		}
 	})
@@ -373,7 +373,7 @@ func TestReleaseLeavesNothingThatCannotBeTakenOver(t *testing.T) {
 			rest()
 			lease.Release()
 			time.Sleep(2 * stepTime)
-			if got := records(nodes); !slices.Equal(got, repeat("", 3)) {
+			if got := holders(nodes); !slices.Equal(got, repeat("", 3)) {
 				t.Errorf("%s: left behind: %v", kind, got)
 			}
 			rest()
@@ -458,8 +458,8 @@ func TestWhoseQueueIsServed(t *testing.T) {
 			lease := acquired(t, newEngine(t, nodes), "mine")
 			rest()
 			lease.Release()
-			if rest(); !slices.Equal(records(nodes), c.want) {
-				t.Errorf("waiting on %v: the records are %v, want %v", c.waiting, records(nodes), c.want)
+			if rest(); !slices.Equal(holders(nodes), c.want) {
+				t.Errorf("waiting on %v: the keys are %v, want %v", c.waiting, holders(nodes), c.want)
 			}
 		})
 	}

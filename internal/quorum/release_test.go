@@ -75,8 +75,8 @@ func releaseOnce(t *testing.T, mask []loss) {
 		case "down", "hung":
 			want = "mine" // no message reaches it: the voter goes on trying
 		}
-		if got := nodes[i].record(); got != want {
-			t.Errorf("%s: node %d has the record %q, want %q", name, i, got, want)
+		if got := nodes[i].holder(); got != want {
+			t.Errorf("%s: node %d has the key %q, want %q", name, i, got, want)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func TestReleaseAsksWhoMayHaveTheKey(t *testing.T) {
 			}
 		}
 		if answers[0].Verdict == vote.Granted || answers[1].Verdict != vote.NotOurs {
-			t.Errorf("nodes without the record answered %v and %v", answers[0].Verdict, answers[1].Verdict)
+			t.Errorf("nodes without the key answered %v and %v", answers[0].Verdict, answers[1].Verdict)
 		}
 	})
 }
@@ -147,8 +147,8 @@ func TestReleaseRightAfterTheQuorum(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			synctest.Wait()
 			for i, s := range nodes {
-				if r := s.record(); r != "" {
-					t.Errorf("node %d has the record %q; it did %v", i, r, s.order())
+				if r := s.holder(); r != "" {
+					t.Errorf("node %d has the key %q; it did %v", i, r, s.order())
 				}
 			}
 		})
@@ -209,7 +209,7 @@ func TestReleaseBesideAStepThatDoesNotEnd(t *testing.T) {
 				t.Errorf("queued %t: released %t after %v, want %v: %v", queued, ok, took, longest, answers)
 			}
 			rest()
-			if got := records(nodes); !slices.Equal(got, repeat("", 3)) || nodes[0].executed("release") != 1 {
+			if got := holders(nodes); !slices.Equal(got, repeat("", 3)) || nodes[0].executed("release") != 1 {
 				t.Errorf("queued %t: left behind: %v; the node did %v", queued, got, nodes[0].order())
 			}
 		})

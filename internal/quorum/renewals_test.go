@@ -153,7 +153,7 @@ func TestReleaseDuringExtendBatch(t *testing.T) {
 		}
 		rest()
 		for i, node := range nodes {
-			if r := node["lease-1"].record(); r != "" {
+			if r := node["lease-1"].holder(); r != "" {
 				t.Errorf("node %d has %q", i, r)
 			}
 		}
@@ -193,7 +193,7 @@ func TestRenewalsRepairsLate(t *testing.T) {
 		rest()
 		for i := range leases {
 			s := nodes[2][fmt.Sprint("lease-", i)]
-			if got, repairs := s.record(), s.executed("repair"); got != fmt.Sprint("lease-", i) || repairs != i {
+			if got, repairs := s.holder(), s.executed("repair"); got != fmt.Sprint("lease-", i) || repairs != i {
 				t.Errorf("the key of lease %d is %q after %d repairs", i, got, repairs)
 			}
 		}

@@ -36,8 +36,8 @@ func TestRepairFollowsTheQuorum(t *testing.T) {
 					t.Errorf("repaired %d times before the quorum was there", n)
 				}
 				rest()
-				if n, r := nodes[0].executed("repair"), nodes[0].record(); n != 1 || r != "mine" {
-					t.Errorf("repaired %d times, record %q", n, r)
+				if n, r := nodes[0].executed("repair"), nodes[0].holder(); n != 1 || r != "mine" {
+					t.Errorf("repaired %d times, key %q", n, r)
 				}
 				if c := counters(nodes); c[0] != lease.Token() {
 					t.Errorf("the repaired node's counter is %d, the token %d", c[0], lease.Token())
@@ -82,9 +82,9 @@ func TestRepairedNodeIsNotGone(t *testing.T) {
 			}
 			rest()
 		}
-		for i, r := range records(nodes) {
+		for i, r := range holders(nodes) {
 			if r != "mine" {
-				t.Errorf("node %d has the record %q", i, r)
+				t.Errorf("node %d has the key %q", i, r)
 			}
 		}
 	})
@@ -106,12 +106,12 @@ func TestNodeThatMayBeRepairedIsNotGone(t *testing.T) {
 		}
 		nodes[0].set(func(s *server) { s.deaf = true })
 		rest()
-		if r := nodes[0].record(); r != "mine" {
-			t.Fatalf("the repaired node has the record %q", r)
+		if r := nodes[0].holder(); r != "mine" {
+			t.Fatalf("the repaired node has the key %q", r)
 		}
 		nodes[1].put("", 0)
 		if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Missed || lease.Impossible() {
-			t.Errorf("%v, impossible %t, with the records %q", end, lease.Impossible(), records(nodes))
+			t.Errorf("%v, impossible %t, with the keys %q", end, lease.Impossible(), holders(nodes))
 		}
 		rest()
 	})
@@ -139,9 +139,9 @@ func TestNodeThatHasTheKeyAgainIsNotGone(t *testing.T) {
 		}
 		lease.Release()
 		rest()
-		for i, r := range records(nodes) {
+		for i, r := range holders(nodes) {
 			if r != "" {
-				t.Errorf("node %d has the record %q", i, r)
+				t.Errorf("node %d has the key %q", i, r)
 			}
 		}
 	})
@@ -188,7 +188,7 @@ func TestNodeThatIsBeingRepairedIsNotGone(t *testing.T) {
 		close(let)
 		rest()
 		if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Extended || lease.Impossible() {
-			t.Errorf("%v, impossible %t, with the records %q", end, lease.Impossible(), records(nodes))
+			t.Errorf("%v, impossible %t, with the keys %q", end, lease.Impossible(), holders(nodes))
 		}
 		lease.Release()
 		rest()
@@ -206,8 +206,8 @@ func TestReleaseFollowsTheRepair(t *testing.T) {
 		close(let)
 		rest()
 		for i, s := range nodes {
-			if r := s.record(); r != "" {
-				t.Errorf("node %d has the record %q; it did %v", i, r, s.order())
+			if r := s.holder(); r != "" {
+				t.Errorf("node %d has the key %q; it did %v", i, r, s.order())
 			}
 		}
 	})

@@ -66,7 +66,7 @@ func severalOnce(t *testing.T, mask []loss) {
 		e.voters[i] = pair{others[i], nodes[i], others[i]}
 		if l.name == "down" || l.name == "hung" { // both keys are on one node
 			others[i].set(l.set)
-		} else if id := nodes[i].record(); id == "first" || id == "" {
+		} else if id := nodes[i].holder(); id == "first" || id == "" {
 			grants++
 		}
 	}
@@ -95,7 +95,7 @@ func severalOnce(t *testing.T, mask []loss) {
 		if l.name == "down" || l.name == "hung" {
 			continue // no message reaches it
 		}
-		a, b := nodes[i].record(), others[i].record()
+		a, b := nodes[i].holder(), others[i].holder()
 		switch {
 		case l.name == "another's":
 			if a != theirs || b != "" {

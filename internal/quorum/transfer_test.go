@@ -58,9 +58,9 @@ func TestTransfer(t *testing.T) {
 					t.Errorf("N=%d: what was transferred is extended: %v", n, end)
 				}
 				rest()
-				for _, id := range records(nodes) {
+				for _, id := range holders(nodes) {
 					if id != fmt.Sprint(k+1) {
-						t.Errorf("N=%d: the records are %v", n, records(nodes))
+						t.Errorf("N=%d: the keys are %v", n, holders(nodes))
 					}
 				}
 				lease = next
@@ -89,7 +89,7 @@ func transferOnce(t *testing.T, mask []loss) {
 	grants, deletable, waits := 0, 0, false
 	for i, l := range mask {
 		nodes[i].set(l.set)
-		switch id := nodes[i].record(); {
+		switch id := nodes[i].holder(); {
 		case l.name == "hung":
 			waits = true
 		case l.name == "down":
@@ -112,7 +112,7 @@ func transferOnce(t *testing.T, mask []loss) {
 		t.Errorf("%s: transferred %t after %v, want %v at most", name, ok, took, longest)
 	}
 	if (next != nil) != (grants >= need) {
-		t.Errorf("%s: the next holds: %t, %d of its records were granted", name, next != nil, grants)
+		t.Errorf("%s: the next holds: %t, %d of its keys were granted", name, next != nil, grants)
 	}
 	given := 0
 	for i, l := range mask {
@@ -144,8 +144,8 @@ func transferOnce(t *testing.T, mask []loss) {
 		case next != nil:
 			want = "next"
 		}
-		if got := nodes[i].record(); got != want {
-			t.Errorf("%s: node %d has the record %q, want %q", name, i, got, want)
+		if got := nodes[i].holder(); got != want {
+			t.Errorf("%s: node %d has the key %q, want %q", name, i, got, want)
 		}
 	}
 	if next != nil {
@@ -186,8 +186,8 @@ func TestTransferWithLostAnswers(t *testing.T) {
 				}
 				rest()
 				for i, s := range nodes {
-					if r := s.record(); r != "" {
-						t.Errorf("N=%d, %d deaf: node %d has the record %q; it did %v", n, deaf, i, r, s.order())
+					if r := s.holder(); r != "" {
+						t.Errorf("N=%d, %d deaf: node %d has the key %q; it did %v", n, deaf, i, r, s.order())
 					}
 				}
 			})
@@ -232,7 +232,7 @@ func TestTransferWhoseAnswerWasLost(t *testing.T) {
 				synctest.Wait()
 				nodes[0].set(func(s *server) { s.deaf, s.lost = false, false })
 				if c.undone {
-					for nodes[0].record() != "" {
+					for nodes[0].holder() != "" {
 						time.Sleep(time.Millisecond / 4)
 					}
 					nodes[0].put(c.then, 0)
@@ -296,7 +296,7 @@ func TestTransferIsSentAfterTheStepUnderWay(t *testing.T) {
 					t.Errorf("in place of leases: %t: node %d did %v", takeOver, i, got)
 				}
 			}
-			if got := records(nodes); !slices.Equal(got, repeat("", 5)) {
+			if got := holders(nodes); !slices.Equal(got, repeat("", 5)) {
 				t.Errorf("in place of leases: %t: left behind: %v; the last node did %v", takeOver, got, nodes[4].order())
 			}
 		})
@@ -328,15 +328,15 @@ func TestTransferFollowsTheStepUnderWay(t *testing.T) {
 				}
 				rest()
 				for i, s := range nodes {
-					if r := s.record(); r != "next" {
-						t.Errorf("extending %t, back %d: node %d has the record %q; it did %v", extending, back, i, r, s.order())
+					if r := s.holder(); r != "next" {
+						t.Errorf("extending %t, back %d: node %d has the key %q; it did %v", extending, back, i, r, s.order())
 					}
 				}
 				next.Release()
 				rest()
 				for i, s := range nodes {
-					if r := s.record(); r != "" {
-						t.Errorf("extending %t, back %d: node %d has the record %q; it did %v", extending, back, i, r, s.order())
+					if r := s.holder(); r != "" {
+						t.Errorf("extending %t, back %d: node %d has the key %q; it did %v", extending, back, i, r, s.order())
 					}
 				}
 			})
@@ -383,9 +383,9 @@ func TestTransferredOnce(t *testing.T) {
 			next.Release()
 			rest()
 		}
-		for _, id := range records(nodes) {
+		for _, id := range holders(nodes) {
 			if id != "" {
-				t.Errorf("left: %v", records(nodes))
+				t.Errorf("left: %v", holders(nodes))
 			}
 		}
 	})

@@ -486,7 +486,7 @@ func (n *Node) order(s *stream, r *request, step []string, reply driver.Reply, e
 	}
 	switch {
 	case step[0] == release:
-		// Whoever was left a key may be there before its holder's own commands.
+		// One that was left a key may be there before its holder's own commands.
 		if strings.HasPrefix(labelOf(step[1]), s.conn.machine.Name+"-") {
 			n.released[step[1]] = true
 		}

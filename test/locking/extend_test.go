@@ -62,7 +62,7 @@ func TestExtensionThatCompletesTooLate(t *testing.T) {
 
 // A node that lost the key is given it back by an extension that a quorum
 // confirmed.
-func TestLostRecordIsRepaired(t *testing.T) {
+func TestLostKeyIsRepaired(t *testing.T) {
 	t.Parallel()
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
 		nodes := locktest.SharedOf(t, binary, 5) // where the client may not have heard yet of the last repair
