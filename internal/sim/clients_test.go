@@ -211,6 +211,14 @@ func told(holding *sim.Holding, err error) error {
 	return err
 }
 
+// toldAll is told for the names of one lock.
+func toldAll(holdings []*sim.Holding, err error) error {
+	for _, h := range holdings {
+		told(h, err)
+	}
+	return err
+}
+
 // openInWorld opens a client of the world's nodes on a machine.
 func openInWorld(config redlatch.Config, w *sim.World, m *sim.Machine, batches bool) (*redlatch.Client, error) {
 	return openOn(config, w, m, w.Nodes(), batches)

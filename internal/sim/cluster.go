@@ -45,8 +45,8 @@ type clusterNode struct {
 	alone time.Duration
 	// asking: the command under way was sent by an ASK.
 	asking bool
-	// amid is what stops the server, nil if nothing does.
-	amid *interruption
+	// interruption is what stops the server, or will; nil if nothing does.
+	interruption *interruption
 }
 
 // ownership is who has a part, and since which epoch.

@@ -49,13 +49,13 @@ func (c *Cluster) Event(key string) {
 	}
 	lost, pace := c.rng.IntN(4) > 0, around(c.rng, 150*time.Millisecond)
 	amid, then := between(c.rng, 0, 8*pace), c.rng.IntN(6)
-	var amidst *interruption
+	var stop *interruption
 	if c.rng.IntN(2) == 0 {
-		amidst = m.interrupt()
+		stop = m.interrupt()
 	}
 	w.mu.Unlock()
-	amidst.wait()
-	defer amidst.end()
+	stop.wait()
+	defer stop.end()
 	switch lot {
 	case 0, 1:
 		m.node.Hang(d)
@@ -73,7 +73,7 @@ func (c *Cluster) Event(key string) {
 		w.after(min(d, time.Second), func() { c.failOver(m, lost) })
 	case 8, 9, 10, 11:
 		c.locked(func() { c.move(p, to, pace) })
-		amidst.end()
+		stop.end()
 		time.Sleep(amid)
 		switch then {
 		case 0:

@@ -92,13 +92,13 @@ func (c *simCluster) event() {
 
 // machine runs one program after the other on a machine, of which each knows nothing of the one before.
 func (c *simCluster) machine(i int, over <-chan struct{}) {
-	for m := c.world.Machine(i); !c.program(m, i, over); m = m.Reborn() {
+	for m := c.world.Machine(i); !c.program(m, over); m = m.Reborn() {
 		m.Run()
 	}
 }
 
 // program is one program, whose workers lock one name each until it ends, is killed, or all is over, which it reports.
-func (c *simCluster) program(m *sim.Machine, i int, over <-chan struct{}) (last bool) {
+func (c *simCluster) program(m *sim.Machine, over <-chan struct{}) (last bool) {
 	opened, err := hook.Open(redlatch.Config{
 		Nodes: []string{"redis://cluster:6379?cluster"}, TTL: c.maxTTL, MaxTTL: c.maxTTL, Label: m.Name,
 	}, hook.Surroundings{
@@ -131,7 +131,7 @@ func (c *simCluster) program(m *sim.Machine, i int, over <-chan struct{}) (last 
 		last = true
 	case <-m.Dead():
 		client.Close() // to end its goroutines: nobody sees what a dead process does
-	case <-time.After(time.Duration(m.Rand("life", i).ExpFloat64() * float64(time.Minute))):
+	case <-time.After(time.Duration(m.Rand("life", 0).ExpFloat64() * float64(time.Minute))):
 	}
 	close(end)
 	workers.Wait()
@@ -235,28 +235,22 @@ func (c *simCluster) lock(client *redlatch.Client, m *sim.Machine, r *rand.Rand,
 		names = []string{fmt.Sprintf("%s#%d", name, lock.Slot())}
 	}
 	var holdings []*sim.Holding
-	tell := func(err error) error {
-		for _, h := range holdings {
-			told(h, err)
-		}
-		return err
-	}
 	for _, name := range names {
 		holdings = append(holdings, call.acquired(m, name, label, hook.LeaseOf(lock.Context())))
 	}
-	context.AfterFunc(lock.Context(), func() { tell(context.Cause(lock.Context())) })
+	context.AfterFunc(lock.Context(), func() { toldAll(holdings, context.Cause(lock.Context())) })
 	for range r.IntN(3) {
 		time.Sleep(time.Duration(1 + r.Int64N(int64(ttl))))
 		m.Run()
 		if r.IntN(2) == 0 {
-			err := tell(lock.Extend(context.Background(), ttl))
+			err := toldAll(holdings, lock.Extend(context.Background(), ttl))
 			c.world.History.Add(m.Name, "%s extends %q: %v", label, names, err)
 		}
 	}
 	for _, h := range holdings {
 		h.Ended()
 	}
-	err = tell(lock.Unlock(context.Background()))
+	err = toldAll(holdings, lock.Unlock(context.Background()))
 	c.world.History.Add(m.Name, "%s unlocked %q: %v", label, names, err)
 }
 

@@ -16,17 +16,17 @@ type interruption struct {
 	scripts   int
 	decisions bool
 	reached   chan struct{} // closed when the server is about to run it
-	held      []letter      // what the server was sent since
 }
 
 // interrupt prepares one, as it is drawn. The caller holds world.mu.
 func (s *clusterNode) interrupt() *interruption {
 	r := s.cluster.rng
-	s.amid = &interruption{server: s, scripts: 1 + r.IntN(6), reached: make(chan struct{})}
+	i := &interruption{server: s, scripts: 1 + r.IntN(6), reached: make(chan struct{})}
 	if r.IntN(2) == 0 {
-		s.amid.decisions, s.amid.scripts = true, 1+r.IntN(2)
+		i.decisions, i.scripts = true, 1+r.IntN(2)
 	}
-	return s.amid
+	s.interruption = i
+	return i
 }
 
 // wait waits until the server is about to run that script, for a quarantine at most.
@@ -46,18 +46,21 @@ func (i *interruption) end() {
 		return
 	}
 	i.server.cluster.locked(func() {
-		if i.server.amid != i {
+		if i.server.interruption != i {
 			return
 		}
-		i.server.amid = nil
-		for _, l := range i.held {
-			i.server.node.receive(l.stream, l.r)
+		i.server.interruption = nil
+		n := i.server.node
+		inbox := n.inbox
+		n.inbox = nil
+		for _, l := range inbox {
+			n.receive(l.stream, l.r)
 		}
 	})
 }
 
-// holds reports whether a request is held back. The caller holds world.mu.
-func (i *interruption) holds(s *stream, r *request) bool {
+// holds reports whether a request has to wait until end. The caller holds world.mu.
+func (i *interruption) holds(r *request) bool {
 	if i == nil {
 		return false
 	}
@@ -65,9 +68,6 @@ func (i *interruption) holds(s *stream, r *request) bool {
 		if i.scripts--; i.scripts == 0 {
 			close(i.reached)
 		}
-	}
-	if i.scripts == 0 {
-		i.held = append(i.held, letter{s, r})
 	}
 	return i.scripts == 0
 }

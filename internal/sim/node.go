@@ -52,7 +52,7 @@ type Node struct {
 	wall   timeline
 	server *server.Server // nil while it is down
 	hung   bool
-	inbox  []letter // arrived while it hung
+	inbox  []letter // arrived while it hung, or was stopped by an interruption
 	disk   saved
 	// restored is what the server came up with.
 	restored server.Data
@@ -193,9 +193,8 @@ func (n *Node) receive(s *stream, r *request) {
 		// Nobody knows of this connection any more.
 		s.closed = true
 		s.conn.hearReset(s)
-	case n.hung:
+	case n.hung, n.member != nil && n.member.interruption.holds(r):
 		n.inbox = append(n.inbox, letter{s, r})
-	case n.member != nil && n.member.amid.holds(s, r):
 	case n.halt != nil && len(r.acquiring()) > 0 && n.votes():
 		n.inbox = append(n.inbox, letter{s, r})
 		n.halt(s.conn.machine)

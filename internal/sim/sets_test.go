@@ -57,10 +57,7 @@ func (w *simWorker) acquireSet(over <-chan struct{}) {
 			break
 		}
 		if !renewed || w.chance(20) {
-			err := lock.Extend(context.Background(), plan.AnyTTL(w.rng))
-			for _, h := range holdings {
-				told(h, err)
-			}
+			toldAll(holdings, lock.Extend(context.Background(), plan.AnyTTL(w.rng)))
 			w.run()
 		}
 	}
