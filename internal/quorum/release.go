@@ -220,8 +220,8 @@ func (k *keys) releaseRequest(i int) vote.Release {
 	return request
 }
 
-// place returns the waiter's place that the undoing of a failed attempt keeps on node i, or nil. The
-// lease has ended.
+// place returns the waiter's place on node i that the release of a failed attempt tells the node, or nil.
+// The lease has ended.
 func (k *keys) place(i int) *vote.Ticket {
 	if ticket := &k.request.Ticket; !k.ending.wanted && ticket.Waiter != "" && ticket.Node == i {
 		return ticket

@@ -79,7 +79,8 @@ type Release struct {
 	TTL time.Duration
 	// Token, if not zero, is stored where the node remembers a smaller one.
 	Token uint64
-	// Ticket is the place in the wait queue for Key that is given up, if any.
+	// Ticket, in the release of an attempt that failed, is the waiter's place in the wait queue for
+	// Key, which it keeps. With Number 0 it gives the place up.
 	Ticket Ticket
 	// Transfer: whoever the node wakes up may take over the holder's keys on the
 	// other nodes.
@@ -112,8 +113,8 @@ type Ticket struct {
 	Number uint64
 
 	// What follows is for this process, and not sent. Node is the index of the node that keeps the
-	// queue. Undoing, if set, counts what undoes attempts there, for the wait queue, which waits for
-	// that before it gives up the place: it may take the place anew.
+	// queue. Undoing, if set, counts the releases there of attempts that failed. The wait queue waits
+	// for these before it gives up the place, because such a release may take the place anew.
 	Node    int
 	Undoing *sync.WaitGroup
 }

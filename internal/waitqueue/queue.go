@@ -178,7 +178,7 @@ func (q *Queue) Changed(key string) {
 }
 
 // leave gives up the place of w in the queue of the i-th node, and the keys that were left to it,
-// in the background. What is counted by undoing, if anything, comes first: it may take the place anew.
+// in the background. The releases that undoing counts, if any, come first: they may take the place anew.
 func (q *Queue) leave(i int, w vote.WakeUp, undoing *sync.WaitGroup) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -41,7 +41,8 @@ type Ticket struct {
 	// to this process. It holds nothing any more, so it does no harm if somebody has taken them
 	// over.
 	attempt, from string
-	// undoing counts what undoes this ticket's attempts. again: there was more than one.
+	// undoing counts the releases at the arbiter that undo this ticket's attempts. again: there was more than one
+	// attempt.
 	undoing *sync.WaitGroup
 	again   bool
 	// slots is how many slots there are when one of them is waited for; 0 for a lock.
