@@ -49,7 +49,7 @@ type Engine struct {
 // it.
 type transferrer interface {
 	// step returns the acquire step of an attempt to which a holder may have left its keys.
-	step() step
+	step() stepFunc
 	release(l *Lease) (answers []vote.Answer, ok bool)
 	close()
 }
@@ -107,7 +107,7 @@ func (e *Engine) Acquire(ctx context.Context, request vote.Acquire) (*Lease, []v
 }
 
 // acquire makes the attempt, whose validity runs from start, by running step for each node.
-func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (lease *Lease, answers []vote.Answer) {
+func (k *keys) acquire(ctx context.Context, start clock.Instant, step stepFunc) (lease *Lease, answers []vote.Answer) {
 	e := k.engine
 	k.until = start.Add(k.request.TTL - Drift(k.request.TTL))
 	t := newTally(len(e.voters))
@@ -127,7 +127,7 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (lea
 	var votes chan stepAnswer
 	if len(e.voters) == 1 {
 		// There is no other node to hear: the caller's own goroutine waits for this one, whose
-		// answer decides.
+		// answer decides. When ctx ends, so does the step.
 		defer context.AfterFunc(ctx, k.round.end)()
 		t.acquired(0, step(k, &k.round, 0))
 		if ctx.Err() != nil {
@@ -137,7 +137,7 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (lea
 		votes = k.ask(step)
 	}
 
-	var patience <-chan struct{} // ends the wait for nodes that are split
+	var patience <-chan struct{} // nil until nodes are split; closed when they are no longer waited for
 	for !t.decided() {
 		select {
 		case v := <-votes:
@@ -173,8 +173,8 @@ func (k *keys) acquire(ctx context.Context, start clock.Instant, step step) (lea
 	return k.win(t.token, now), nil
 }
 
-// step runs the acquire step of k on node i, within ctx.
-type step func(k *keys, ctx context.Context, i int) vote.Answer
+// stepFunc runs the acquire step of k on node i, within ctx.
+type stepFunc func(k *keys, ctx context.Context, i int) vote.Answer
 
 // stepAnswer is a node's answer to a step, which is the confirm step if confirm is set.
 type stepAnswer struct {
@@ -185,7 +185,7 @@ type stepAnswer struct {
 
 // ask runs step for each node and returns the channel on which the answers come. The channel has
 // room for all: a node is asked to confirm only after its first answer was received.
-func (k *keys) ask(step step) chan stepAnswer {
+func (k *keys) ask(step stepFunc) chan stepAnswer {
 	votes := make(chan stepAnswer, len(k.nodes))
 	for i := range k.nodes {
 		k.engine.workers.run(func() { votes <- stepAnswer{node: i, answer: step(k, &k.round, i)} })

@@ -21,7 +21,7 @@ const (
 	// Lapsed: the validity had run out, before the round began or before a quorum said yes. Keys
 	// that were extended all the same are not relied on.
 	Lapsed
-	// Over: the lease was given up.
+	// Over: the lease was over before, or ended meanwhile.
 	Over
 	// Overlong: when the round would have begun, the lease had been held for as long as Limit
 	// allows. The validity is what it was.
@@ -32,14 +32,15 @@ const (
 
 // Extend makes one round that prolongs the keys to ttl from now. It never shortens the validity.
 // One round runs at a time: a further caller waits until that one is decided, or for ctx. When ctx
-// ends first Extend says Missed, and the round goes on without its caller: nothing else could ask the
-// nodes before they have answered it, and another such caller might be there by then.
+// ends first Extend says Missed, and the round goes on without its caller. To end it would gain
+// nothing, since a node is asked for no other step before it has answered this one; and callers that
+// leave early, one after the other, would keep the lock from being extended at all.
 //
 // A node that lost its key is given it back after a quorum has said yes, and only while the validity
 // runs: a lapsed lock is never resurrected.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) (Extension, []vote.Answer) {
-	left := ctx.Done()
-	if end, ok := l.beginExtension(left); !ok {
+	done := ctx.Done() // read before there is a turn: ctx may be the caller's own type, and panic
+	if end, ok := l.beginExtension(done); !ok {
 		return end, nil
 	}
 	k := l.keys
@@ -56,7 +57,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) (Extension, []vot
 	x := k.newExtension(round, start, ttl)
 	votes := make(chan stepAnswer, len(e.voters))
 	for i := range e.voters {
-		if x.ask(i) {
+		if x.enter(i) {
 			e.workers.run(func() {
 				a := e.voters[i].Extend(round, x.request)
 				k.extended(i, a)
@@ -69,7 +70,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) (Extension, []vot
 		select {
 		case v := <-votes:
 			x.answered(v.node, v.answer)
-		case <-left:
+		case <-done:
 			answers := slices.Clone(x.answers)
 			e.workers.run(func() {
 				for !x.decided() {
@@ -86,9 +87,9 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) (Extension, []vot
 	return x.end(), x.answers
 }
 
-// beginExtension waits for its turn to extend, until its caller has left. If the extension ends without a
-// turn, it returns how.
-func (l *Lease) beginExtension(left <-chan struct{}) (end Extension, ok bool) {
+// beginExtension waits for the turn to extend, or until done is closed. If ok is false there is no
+// turn, and end is how the extension ends.
+func (l *Lease) beginExtension(done <-chan struct{}) (end Extension, ok bool) {
 	for {
 		before, over := l.turn()
 		switch {
@@ -99,15 +100,15 @@ func (l *Lease) beginExtension(left <-chan struct{}) (end Extension, ok bool) {
 		}
 		select {
 		case <-before:
-		case <-left:
+		case <-done:
 			return Missed, false
 		}
 	}
 }
 
 // turn takes the turn to extend, which lasts until endExtension. If another round has the turn, before
-// is closed when that one is decided. over reports that the lease is over: its keys may be its
-// successor's, who is told of no extension but its own.
+// is closed when that one is decided. over reports that the lease is over: its keys may be another
+// lease's, which is not to be extended unasked.
 func (l *Lease) turn() (before <-chan struct{}, over bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,7 +152,8 @@ type extension struct {
 	answers         []vote.Answer
 }
 
-// newExtension returns a round in which no node has been asked yet.
+// newExtension begins an extension, in which no node has been asked yet. From here on a release ends
+// round, and counts on keys that the nodes keep for ttl.
 func (k *keys) newExtension(round *roundContext, start clock.Instant, ttl time.Duration) extension {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -162,9 +164,9 @@ func (k *keys) newExtension(round *roundContext, start clock.Instant, ttl time.D
 	}
 }
 
-// ask prepares to ask node i. It reports false where another step is under way there, or the lease
-// is over.
-func (x *extension) ask(i int) bool {
+// enter makes node i busy, and expects an answer from it. It reports false, and does neither, where
+// another step is under way there or the lease is over.
+func (x *extension) enter(i int) bool {
 	if !x.keys.enter(i, x.round.shared) {
 		return false
 	}
@@ -188,7 +190,8 @@ func (x *extension) decided() bool {
 	return x.yes >= need || x.yes+x.unanswered < need
 }
 
-// end ends a round that is decided.
+// end ends a round that is decided. If a quorum said yes in time, it moves the end of the validity, and
+// begins to repair the nodes that have lost the key.
 func (x *extension) end() Extension {
 	k := x.keys
 	if x.yes < Majority(len(x.answers)) {
@@ -247,7 +250,7 @@ func (k *keys) repairStep(round *roundContext, i int, request vote.Extend) {
 	if !due {
 		return
 	}
-	own := new(roundContext)
+	own := new(roundContext) // round may be nearly over: its time runs from before the extend steps
 	own.begin(k.engine, k.engine.clock.Mono(), k.engine.timeout)
 	a := k.engine.voters[i].Repair(own, request)
 	own.unlimit()

@@ -95,13 +95,13 @@ func (l *Lease) Held() (ok bool, reason error) {
 }
 
 // Lose makes the lease lost because of reason, if it is held. It returns why the lease is held no
-// more, and whether this call made it so.
-func (l *Lease) Lose(reason error) (last error, first bool) { return l.endHolding(lost, reason) }
+// more, and whether this call is the first to end it.
+func (l *Lease) Lose(reason error) (why error, first bool) { return l.endHolding(lost, reason) }
 
 // Unlock is Lose for a holder that is done.
-func (l *Lease) Unlock(reason error) (last error, first bool) { return l.endHolding(unlocked, reason) }
+func (l *Lease) Unlock(reason error) (why error, first bool) { return l.endHolding(unlocked, reason) }
 
-func (l *Lease) endHolding(next state, reason error) (last error, first bool) {
+func (l *Lease) endHolding(next state, reason error) (why error, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if first = l.state == held; first {

@@ -11,7 +11,7 @@ import (
 // left to a waiter that was woken up. It waits until a quorum has answered so or all have answered,
 // for a few steps' time at most; what is still under way then goes on in the background. It takes
 // no ctx: a caller that has gone wants its lock released all the same. ok is false when the lease
-// was given up before.
+// was over before.
 func (l *Lease) Release() (answers []vote.Answer, ok bool) {
 	if l.mayLeave() {
 		return l.engine.transfers.release(l)
@@ -150,7 +150,7 @@ func (l *Lease) end(next state, instead func(i int)) (idle []int, ok bool) {
 	extending := l.extending
 	l.mu.Unlock()
 
-	if len(idle) < r.asked && next != detached { // whose steps are to be done
+	if len(idle) < r.asked && next != detached { // where the lease is detached, its steps are waited for
 		l.abandonSteps(extending)
 	}
 	return idle, true
@@ -207,12 +207,13 @@ func (k *keys) releaseRequest(i int) vote.Release {
 	node := &k.nodes[i]
 	request := vote.Release{
 		Key: k.request.Key, With: k.request.With, ID: k.request.ID, TTL: k.ttl,
-		// The waiter that is woken up may reach another node before the release does.
+		// The waiter that is woken up may reach another node before this release does, and replaces the key
+		// there.
 		Transfer: k.ending.wanted && k.mayLeave(),
 		Waiting:  node.waiting, Shared: k.request.Shared,
 	}
 	if k.stored > node.stored {
-		request.Token = k.stored // otherwise there is nothing to repair
+		request.Token = k.stored // else the node has it already
 	}
 	if ticket := k.place(i); ticket != nil {
 		request.Ticket = *ticket

@@ -217,7 +217,7 @@ type batchAnswer struct {
 func (e *Engine) extendOn(n int, round *roundContext, open []*extension, votes chan<- batchAnswer) {
 	asked, keys, requests := make([]int, 0, len(open)), make([]*keys, 0, len(open)), make([]vote.Extend, 0, len(open))
 	for i, x := range open {
-		if x != nil && x.ask(n) {
+		if x != nil && x.enter(n) {
 			asked, keys, requests = append(asked, i), append(keys, x.keys), append(requests, x.request)
 		}
 	}

@@ -48,7 +48,7 @@ func NewTransfers(e *Engine, ttl time.Duration) *Transfers {
 
 // step returns the acquire step of an attempt to which a holder may have left its keys. Where the
 // attempt cannot have taken over a key, the step has that key removed.
-func (t *Transfers) step() step {
+func (t *Transfers) step() stepFunc {
 	return func(k *keys, ctx context.Context, i int) vote.Answer {
 		a := k.acquireStep(ctx, i)
 		// Where another key is in the way, that of the former holder may still be there.
@@ -68,7 +68,7 @@ func (t *Transfers) step() step {
 // decided is called once the attempt is decided. That may be before the last answers about the old
 // keys, which the attempt's validity does not wait for. next is nil when the attempt failed: then
 // what it may have left, and the lease's own keys, are released. The answers are those of Release.
-// ok is false when the lease was given up before: then nothing was attempted, and next is nil too.
+// ok is false when the lease was over before: then nothing was attempted, and next is nil too.
 func (*Transfers) Transfer(l *Lease, request vote.Acquire, decided func(next *Lease)) (answers []vote.Answer, ok bool) {
 	free := make([]chan struct{}, len(l.nodes))
 	for i := range free {
