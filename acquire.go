@@ -227,7 +227,7 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 	}
 	switch {
 	case !wait || !call.settings.queue:
-		err = call.insist(wait)
+		err = call.tryUnqueued(wait)
 	case call.settings.shared:
 		err = c.waitqueue.WaitShared(ctx, call)
 	case call.several != nil:
@@ -261,11 +261,11 @@ func (c *call) refuseHeld() error {
 // splitTries is how often a call that does not wait tries again after the votes were split.
 const splitTries = 6
 
-// insist makes tries without a place in the wait queue. A call that waits makes them at random
+// tryUnqueued makes tries without a place in the wait queue. A call that waits makes them at random
 // times until one succeeds, and barges in before clients that are queued. A call that does not wait
 // makes another try only if the votes were split: otherwise, of several callers that try at the
 // same moment, all might be told that another has the lock.
-func (c *call) insist(wait bool) error {
+func (c *call) tryUnqueued(wait bool) error {
 	for try := 0; ; try++ {
 		if err := c.May(); err != nil {
 			return err

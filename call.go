@@ -78,7 +78,8 @@ func (c *call) Ended() error {
 	return fmt.Errorf("%w; %w", why, c.failure)
 }
 
-// Request returns the request of an attempt that begins now, under a holder id of its own.
+// Request returns the request of an attempt that begins now, under a holder id of its own, and counts
+// the attempt.
 func (c *call) Request() vote.Acquire {
 	c.client.counters.tries.Add(1)
 	c.observed.try()

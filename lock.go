@@ -26,7 +26,7 @@ type Lock struct {
 	// lock.
 	work chan struct{}
 
-	mu sync.Mutex // guards what follows; nothing is called while it is held
+	mu sync.Mutex // guards what follows; only the lease and the alarm are called while it is held
 	// context is made when it is first asked for.
 	context *lockContext
 	// alarm rings when the next thing is to be done for the lock, until over.
@@ -72,7 +72,7 @@ func (l *Lock) Err() error {
 	if held && l.client.clock.Now().Reached(l.lostAt()) {
 		return l.lose(l.ranOut())
 	}
-	if held && l.lease.Impossible() { // nobody may have waited for the answers that say so
+	if held && l.lease.Impossible() { // an extension may have got the answers that say so after its caller left
 		return l.lose(errImpossible)
 	}
 	return why
@@ -121,14 +121,14 @@ func (l *Lock) lose(reason error) error {
 	return why
 }
 
-// unlock ends the holding of the lock because of why, if it was held. It returns why the lock is no
+// unlock ends the holding of the lock because of reason, if it was held. It returns why the lock is no
 // longer held; first reports whether this call ended it.
-func (l *Lock) unlock(why error) (last error, first bool) {
-	last, first = l.lease.Unlock(why)
+func (l *Lock) unlock(reason error) (why error, first bool) {
+	why, first = l.lease.Unlock(reason)
 	if first {
-		l.endContext(last)
+		l.endContext(why)
 	}
-	return last, first
+	return why, first
 }
 
 // endContext ends the lock's context, if it was asked for.

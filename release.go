@@ -99,7 +99,7 @@ func (l *Lock) drop() error {
 	if !ok || votes == nil {
 		return nil
 	}
-	err := l.deleted(votes)
+	err := l.releaseError(votes)
 	if errors.Is(err, ErrNoQuorum) {
 		l.mu.Lock()
 		l.unheard = true
@@ -108,8 +108,8 @@ func (l *Lock) drop() error {
 	return err
 }
 
-// deleted returns nil if by votes a quorum has deleted the lock's keys, and else the error to report.
-func (l *Lock) deleted(votes []vote.Answer) error {
+// releaseError returns nil if by votes a quorum has deleted the lock's keys, and else the error to report.
+func (l *Lock) releaseError(votes []vote.Answer) error {
 	yes, notOurs, unheard := 0, 0, false
 	for _, v := range votes {
 		switch v.Verdict {
@@ -256,9 +256,9 @@ func (l *Lock) Detach() (id string, err error) {
 	if l.call.permits != nil {
 		return "", invalid("it is a permit, and package oneshot extends and releases only locks: use Lock to detach a lock")
 	}
-	last, first := l.unlock(fmt.Errorf("%w: detached", (*releasedError)(l)))
+	why, first := l.unlock(fmt.Errorf("%w: detached", (*releasedError)(l)))
 	if !first {
-		return "", last
+		return "", why
 	}
 	l.released(l.heldFor(), nil)
 	if !l.end() || !l.lease.Detach() { // released at the same time

@@ -33,15 +33,15 @@ func (r *ringer) Ring() {
 	ttl := l.call.settings.ttl
 	if renewer := l.call.renewer(); renewer != nil {
 		renewer.Renew(l.lease, ttl, func(end quorum.Extension, votes []vote.Answer) {
-			book := func() {
+			finish := func() {
 				defer l.client.calls.Done()
 				l.renewed(l.afterExtension(l.client.life, end, votes))
 			}
 			if l.call.observed == nil && end == quorum.Extended {
-				book()
+				finish()
 				return
 			}
-			go book() // the Observer and the log may be slow, and others wait that were renewed together with this lock
+			go finish() // the Observer and the log may be slow, and others wait that were renewed together with this lock
 		})
 		return
 	}
@@ -63,7 +63,7 @@ func (l *Lock) checkEnd() {
 	switch { // a lock that was unlocked is left to whoever does that
 	case l.lease.Kept():
 		l.checkKept(now)
-	case held && errors.Is(why, ErrLost): // the alarm rings again, after those of other holders that are to be told
+	case held && errors.Is(why, ErrLost): // just lost: lose has set the alarm again, for what is left of the keys
 	case errors.Is(why, ErrLost):
 		l.afterLoss(now)
 	case why == nil: // an extension has come just before its end
