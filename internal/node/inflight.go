@@ -11,8 +11,8 @@ import (
 )
 
 // A command whose caller has stopped waiting is abandoned, and still in the pipe of a node that does
-// not answer. It keeps its slot until it is over: otherwise a node that hangs would get commands without
-// end. Where a connection answers in order, one PING tells that all commands sent before it are over;
+// not answer. It counts as under way until it is over: otherwise a node that hangs would get commands
+// without end. Where a connection answers in order, one PING tells that all commands sent before it are over;
 // where it does not, each abandoned command is waited for by itself. Meanwhile the node is silent, and
 // after Options.Patience it is asked for no further votes.
 
@@ -20,11 +20,11 @@ import (
 // together stay below the connection's own queue, which would block without looking at ctx.
 const maxInFlight = 800
 
-// slots are for commands under way: it has one element for each of them.
-type slots chan struct{}
+// semaphore bounds the commands under way: it has one element for each of them.
+type semaphore chan struct{}
 
-// take waits for a slot. The error wraps driver.ErrNotSent.
-func (s slots) take(ctx context.Context) error {
+// take waits until one more command may be under way. The error wraps driver.ErrNotSent.
+func (s semaphore) take(ctx context.Context) error {
 	select {
 	case s <- struct{}{}:
 		return nil
@@ -38,19 +38,21 @@ func (s slots) take(ctx context.Context) error {
 	}
 }
 
-func (s slots) free() { <-s }
+// free ends what take began.
+func (s semaphore) free() { <-s }
 
 // inFlight counts the commands under way on one connection or, in a Cluster, for one hash slot: commands
 // that wait for one master take no place from those for another. Votes for all hash slots of a master are
 // counted together, where the masters said before that it has them. What else is sent may go to a master
 // to which the hash slot has moved since, and its former master is not to blame for that.
 type inFlight struct {
-	// releases have slots of their own: a node that hangs and is full of votes still takes releases.
-	votes, releases slots
+	// releases are counted apart: a node that hangs and is full of votes still takes releases.
+	votes, releases semaphore
 
 	mu sync.Mutex // guards what follows; nothing is called while it is held
-	// abandoned has the slots of abandoned commands that the next PING is to free.
-	abandoned []slots
+	// abandoned has, for each abandoned command that the next PING is to show over, the semaphore to
+	// free then.
+	abandoned []semaphore
 	// unanswered counts the abandoned commands that are waited for one by one.
 	unanswered int
 	// silentSince is when the node was last heard, or when the first command was abandoned; zero when
@@ -59,7 +61,7 @@ type inFlight struct {
 }
 
 func newInFlight() *inFlight {
-	return &inFlight{votes: make(slots, maxInFlight), releases: make(slots, maxInFlight)}
+	return &inFlight{votes: make(semaphore, maxInFlight), releases: make(semaphore, maxInFlight)}
 }
 
 // silence returns for how long the node has not answered an abandoned command.
@@ -72,8 +74,8 @@ func (f *inFlight) silence() time.Duration {
 	return time.Since(f.silentSince)
 }
 
-// abandon leaves a slot of taken to the probe, and reports whether the caller must start one.
-func (f *inFlight) abandon(taken slots) (start bool) {
+// abandon leaves it to the probe to free taken, and reports whether the caller must start one.
+func (f *inFlight) abandon(taken semaphore) (start bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.abandoned = append(f.abandoned, taken)
@@ -84,7 +86,7 @@ func (f *inFlight) abandon(taken slots) (start bool) {
 	return start
 }
 
-// probe frees abandoned slots until there are none. ping returns when all commands sent before it are
+// probe frees what abandoned commands have taken, until there are none. ping returns when all commands sent before it are
 // over: answered, or lost with the connection.
 func (f *inFlight) probe(ping func()) {
 	for {
@@ -134,10 +136,10 @@ func (n *Node) silence(inFlight *inFlight) time.Duration {
 	return silence
 }
 
-// ended frees the slot of a command that was answered or ended with err, and returns the command's
+// ended frees what a command has taken that was answered or ended with err, and returns the command's
 // error. Where the caller has stopped waiting, the command is abandoned, or was not sent in time. After any
 // other error than a reply, and where the server is a replica, the next command inspects the server anew.
-func (n *Node) ended(ctx context.Context, inFlight *inFlight, taken slots, err error) error {
+func (n *Node) ended(ctx context.Context, inFlight *inFlight, taken semaphore, err error) error {
 	switch {
 	case isByReplica(err):
 		n.link.distrust() // no longer a master, though it may be one again before it is next asked
@@ -156,8 +158,8 @@ func (n *Node) ended(ctx context.Context, inFlight *inFlight, taken slots, err e
 	return err
 }
 
-// abandon has the slot of an abandoned command freed when the command is over.
-func (n *Node) abandon(inFlight *inFlight, taken slots) {
+// abandon has taken freed when the abandoned command is over.
+func (n *Node) abandon(inFlight *inFlight, taken semaphore) {
 	if d, ok := n.conn.(driver.Drainer); ok {
 		n.background.Go(func() {
 			inFlight.await(func() {

@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
-// As many commands as the bound go at once; the next waits for a slot, or for
+// As many commands as the bound go at once; the next waits until one is over, or for
 // its ctx, and then was not sent.
 func TestFlightIsBounded(t *testing.T) {
 	t.Parallel()
@@ -22,7 +22,7 @@ func TestFlightIsBounded(t *testing.T) {
 		f := newInFlight()
 		for i := range maxInFlight {
 			if err := f.votes.take(t.Context()); err != nil {
-				t.Fatalf("slot %d: %v", i, err)
+				t.Fatalf("command %d: %v", i, err)
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -44,9 +44,9 @@ func TestFlightIsBounded(t *testing.T) {
 	})
 }
 
-// A slot whose caller left is given back when the node has answered what came
-// before the probe, not sooner; meanwhile the node is silent.
-func TestAbandonedSlots(t *testing.T) {
+// A command whose caller left counts as under way until the node has answered what came
+// before the probe; meanwhile the node is silent.
+func TestAbandonedCommands(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newInFlight()
@@ -229,7 +229,7 @@ func TestWhatIsCountedForAMaster(t *testing.T) {
 	})
 }
 
-// Whatever callers do, no slot is lost or given twice.
+// Whatever callers do, each command counts as under way until it is over, and no longer.
 func TestFlightUnderLoad(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -284,7 +284,7 @@ func (c *drained) Drain(key string) {
 	<-c.over
 }
 
-// A command's slot is free when the command is over, which an abandoned one is later. The server is inspected anew after an
+// A command counts as under way until it is over, which an abandoned one is later. The server is inspected anew after an
 // error that is no reply, and where it is a replica. What was not sent in time says so, in place of what a step's own context
 // ends with.
 func TestHowACommandEnds(t *testing.T) {
@@ -331,12 +331,12 @@ func TestHowACommandEnds(t *testing.T) {
 				taken, silence = 1, time.Second
 			}
 			if len(n.inFlight.votes) != taken || n.inFlight.silence() != silence || taken == 1 && conn.waiting != "7" {
-				t.Errorf("%s: %d slots are taken, the node is silent for %v", what, len(n.inFlight.votes), n.inFlight.silence())
+				t.Errorf("%s: %d commands are under way, the node is silent for %v", what, len(n.inFlight.votes), n.inFlight.silence())
 			}
 			close(conn.over)
 			n.background.Wait()
 			if len(n.inFlight.votes) != 0 || n.inFlight.silence() != 0 {
-				t.Errorf("%s: %d slots are taken when it is over", what, len(n.inFlight.votes))
+				t.Errorf("%s: %d commands are under way when it is over", what, len(n.inFlight.votes))
 			}
 		})
 	}

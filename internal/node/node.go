@@ -78,8 +78,8 @@ type Node struct {
 
 	link     link
 	inFlight *inFlight
-	// votes is for votes: inFlight or, in a Cluster whose masters say who has the slot, that of the
-	// slot's master, as soon as it is known.
+	// votes counts the votes under way: it is inFlight or, in a Cluster whose masters say who has the
+	// slot, the inFlight of the slot's master, as soon as that is known.
 	votes     atomic.Pointer[inFlight]
 	cleanUps  cleanUps
 	admission inspection
@@ -227,8 +227,8 @@ func (n *Node) counted(ctx context.Context, seen *sighting, reply driver.Reply, 
 }
 
 // ready waits until a command that inFlight counts may be sent: the connection stands, its server was
-// inspected, and the command has a slot. It returns that server. answered must follow. No command is sent
-// to a node where one has been unanswered for longer than patience.
+// inspected, and not too many others are under way. It returns that server. answered must follow, unless
+// there is an error. No command is sent to a node where one has been unanswered for longer than patience.
 func (n *Node) ready(ctx context.Context, inFlight *inFlight, patience time.Duration) (*sighting, error) {
 	if n.silence(inFlight) > patience {
 		n.noteReach(errSilent)

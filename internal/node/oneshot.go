@@ -274,7 +274,7 @@ func (n *Node) deletion(ctx context.Context, args ...string) (driver.Reply, erro
 // ifOurs runs a command in a transaction if the key is held under id, and also returns the command's reply. A
 // transaction has a connection of its own and may overtake the command that sets the key: what it has not
 // found is looked for behind that command.
-func (n *Node) ifOurs(ctx context.Context, key, id string, taken slots, command ...string) (vote.Answer, driver.Reply) {
+func (n *Node) ifOurs(ctx context.Context, key, id string, taken semaphore, command ...string) (vote.Answer, driver.Reply) {
 	for looked := false; ; looked = true {
 		a, reply := n.transaction(ctx, key, id, taken, command)
 		if looked || a.Verdict != vote.NotOurs && a.Verdict != vote.Held || len(n.votes.Load().votes) == 0 {
@@ -287,7 +287,7 @@ func (n *Node) ifOurs(ctx context.Context, key, id string, taken slots, command 
 }
 
 // transaction makes one try of ifOurs.
-func (n *Node) transaction(ctx context.Context, key, id string, taken slots, command []string) (a vote.Answer, reply driver.Reply) {
+func (n *Node) transaction(ctx context.Context, key, id string, taken semaphore, command []string) (a vote.Answer, reply driver.Reply) {
 	comparer, ok := n.conn.(driver.Comparer)
 	if !ok {
 		return vote.Answer{Verdict: vote.Refused, Err: errNoTransaction}, reply

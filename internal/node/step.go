@@ -64,7 +64,7 @@ func (n *Node) acquireCommand(r *vote.Acquire) (keys, args []string) {
 }
 
 // ofKind turns a step for one key and one holder, given by its keys and arguments, into one for several
-// keys or into a reader's, where it is one of these.
+// keys or into a reader's, where it is one of these. It returns the keys, and changes args in place.
 func (n *Node) ofKind(keys, args []string, with *vote.Keys, reader bool) []string {
 	switch {
 	case with != nil:
@@ -116,8 +116,8 @@ func (n *Node) released(r vote.Release, reply driver.Reply, err error) vote.Answ
 	a.Woken = reply.Int == 2
 	if !isFinal(err) {
 		again := vote.Release{Key: r.Key, With: r.With, ID: r.ID, TTL: r.TTL, Shared: r.Shared}
-		l := cleanUp{request: again, gone: time.Now().Add(driver.LongestUnanswered + r.TTL)}
-		if n.life.Err() == nil && n.cleanUps.add(l) {
+		c := cleanUp{request: again, gone: time.Now().Add(driver.LongestUnanswered + r.TTL)}
+		if n.life.Err() == nil && n.cleanUps.add(c) {
 			n.cleaning.Go(n.workOff)
 		}
 	}
@@ -157,7 +157,7 @@ func (n *Node) release(ctx context.Context, r vote.Release) (driver.Reply, error
 	return reply, n.ended(ctx, n.inFlight, n.inFlight.releases, err)
 }
 
-// readyToRelease waits until a release may be sent. ended must follow. A release is also sent to a node
+// readyToRelease waits until a release may be sent. ended must follow, unless there is an error. A release is also sent to a node
 // with unanswered commands.
 func (n *Node) readyToRelease(ctx context.Context) error {
 	if err := n.Connect(ctx); err != nil {
