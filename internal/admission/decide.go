@@ -158,6 +158,7 @@ func Decide(a Agreement, e Evidence) Decision {
 
 	quarantine := a.Quarantine()
 	note, noted := ParseNote(e.Note)
+	ofThisRun := noted && note.Run == e.Run
 	begin := func(reason string) Decision {
 		left := quarantine
 		if noted && note.possible() {
@@ -170,11 +171,11 @@ func Decide(a Agreement, e Evidence) Decision {
 	deleted := e.Record == nil && (e.Voted || e.Flushed)
 	wasReplica := e.Promoted || e.Received != 0 || e.Record != nil && e.Record.Run == e.Run
 	switch {
-	case e.Note != "" && (!noted || note.Run == e.Run && !(note.possible() && note.Since <= e.Now && e.hasBeen(note.Server, e.Promoted))):
+	case e.Note != "" && !noted, ofThisRun && !(note.possible() && note.Since <= e.Now && e.hasBeen(note.Server, e.Promoted)):
 		// The quarantine may have lasted for long enough, but nobody can say so: the clock was set back
 		// since, or a note of this run from before it was a replica has come back with its master's data.
 		return begin("its quarantine cannot be read, and begins anew")
-	case noted && note.Run == e.Run:
+	case ofThisRun:
 		note.Length = max(note.Length, seconds(quarantine))
 		if left := note.left(e.Server, e.Now); left > 0 {
 			return Decision{Outcome: Wait, Err: &WaitError{
@@ -252,11 +253,13 @@ func (e *Evidence) majority(a Agreement) int {
 // NeedsOthers reports whether the other nodes' records matter.
 func (e *Evidence) NeedsOthers() bool { return !e.isKnown() }
 
-// isKnown reports whether this server was admitted before, or was set by an operator and is kept out
-// by its note since. It still is known after its script cache was flushed: that lost no lock.
+// isKnown reports whether this server was admitted before, or got its record from an operator (redlatch
+// deployment set) and is kept out by its note since. It still is known after its script cache was
+// flushed: that lost no lock.
 func (e *Evidence) isKnown() bool { return e.Record != nil && e.hasBeen(e.Record.Server, e.Promoted) }
 
-// voided says why the word that the node is durable is not believed any more.
+// voided returns why the operator's word that the node is durable is not believed any more, or "" if it is
+// believed or was not given.
 func voided(a Agreement, e Evidence) string {
 	if !a.Durable {
 		return ""
