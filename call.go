@@ -231,7 +231,9 @@ func (c *call) Hold(lease *quorum.Lease) *waitqueue.Holder {
 		client.watchForSleep()
 	}
 	l.mu.Lock()
-	client.clock.SetFrom(&l.alarm, lease.Since().Mono, l.untilNext(lease.Since()), (*ringer)(l))
+	if !l.over { // Close may have come meanwhile, and have released the lock
+		client.clock.SetFrom(&l.alarm, lease.Since().Mono, l.untilNext(lease.Since()), (*ringer)(l))
+	}
 	l.mu.Unlock()
 	return &l.holder
 }

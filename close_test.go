@@ -338,3 +338,45 @@ func TestCloseEndsKeptLocks(t *testing.T) {
 		})
 	}
 }
+
+// interrupting is a clock that closes a client as soon as it is read while the client holds a lock, and goes on when
+// that is released.
+type interrupting struct {
+	clock.Clock
+	t      *testing.T
+	client atomic.Pointer[redlatch.Client]
+	begun  atomic.Bool
+	closed chan error
+}
+
+func (c *interrupting) Now() clock.Instant {
+	if client := c.client.Load(); client != nil && client.Stats().Held > 0 && c.begun.CompareAndSwap(false, true) {
+		go func() { c.closed <- client.Close() }()
+		locktest.Await(c.t, "Close has released the lock", func() bool { return client.Stats().Held == 0 })
+	}
+	return c.Clock.Now()
+}
+
+// Close leaves no alarm behind for a lock that it releases while Lock is about to set that.
+func TestCloseAmidLock(t *testing.T) {
+	t.Parallel()
+	node := memory.New(time.Now)
+	machine := &interrupting{Clock: clock.System, t: t, closed: make(chan error, 1)}
+	client := locktest.OpenIn(t, redlatch.Config{}, hook.Surroundings{
+		Clock: machine, Nodes: []hook.Node{{Name: "a", Dial: func() driver.Conn { return node.Link().Dial() }}},
+	})
+	machine.client.Store(client)
+	lock, err := client.Lock(t.Context(), "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-machine.closed; err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if err := lock.Err(); !errors.Is(err, redlatch.ErrReleased) {
+		t.Errorf("Err: %v", err)
+	}
+	if redlatch.WillRing(lock) {
+		t.Error("the lock's alarm is still to ring")
+	}
+}

@@ -22,6 +22,9 @@ func RingInVain(l *Lock) {
 	l.checkEnd()
 }
 
+// WillRing stops the alarm of l, and reports whether it was to ring.
+func WillRing(l *Lock) bool { return l.alarm.Stop() }
+
 // LoseUntold acts as if a goroutine had found that l is lost because of why, and had not come to
 // telling anybody.
 func LoseUntold(l *Lock, why error) { l.lease.Lose(why) }
