@@ -32,7 +32,8 @@ type Lease struct {
 //	    │                                         ↓      ├── Succeed ─→ transferred
 //	    └─ giveUp ─→ failed                      kept ───┴── Detach ──→ detached
 //
-// Release, Transfer, Succeed and Detach may also follow held directly.
+// Release, Transfer, Succeed and Detach may also follow held directly. TakeOver is a Transfer of several
+// leases.
 type state uint8
 
 const (
@@ -52,8 +53,8 @@ const (
 // over reports whether the lease has nothing to do with its keys any more.
 func (s state) over() bool { return s >= failed }
 
-// become makes next the lease's state. If the lease was held, reason says why it is held no more.
-// The caller holds l.mu.
+// become makes next the lease's state. If the lease was held, reason says why it is held no more; it is
+// nil where nobody holds by the lease who could ask. The caller holds l.mu.
 func (l *Lease) become(next state, reason error) {
 	if l.state == held {
 		l.reason, l.final = reason, l.until

@@ -22,7 +22,7 @@ func (l *Lease) Release() (answers []vote.Answer, ok bool) {
 	return l.collect(deleted), true
 }
 
-// collect waits until there are enough answers, or all of them.
+// collect waits until there are enough answers, or all of them, and returns those that have come.
 func (k *keys) collect(enough func(answers []vote.Answer) bool) []vote.Answer {
 	r := &k.ending
 	for left := r.asked; r.votes != nil && left > 0 && !enough(r.answers); left-- {
@@ -69,8 +69,8 @@ type ending struct {
 	// answers belongs to the caller that wants them. single is its room for one.
 	answers []vote.Answer
 	single  [1]vote.Answer
-	// instead, if set, is called in place of the release for a node whose step was under way and is
-	// now over.
+	// instead, if set, is called in place of the release for a node where a step was under way, as soon
+	// as that is over.
 	instead func(i int)
 }
 
