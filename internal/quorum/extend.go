@@ -153,7 +153,7 @@ type extension struct {
 }
 
 // newExtension begins an extension, in which no node has been asked yet. From here on a release ends
-// round, and counts on keys that the nodes keep for ttl.
+// round, unless other leases share it, and takes it that the nodes may keep the keys for ttl.
 func (k *keys) newExtension(round *roundContext, start clock.Instant, ttl time.Duration) extension {
 	k.mu.Lock()
 	defer k.mu.Unlock()
