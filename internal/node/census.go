@@ -70,7 +70,7 @@ func NewCensus(names []string) *Census {
 func (c *Census) Names() []string { return slices.Sorted(slices.Values(c.names)) }
 
 // DuplicateError says that two nodes are one server or, where one of them is a Cluster, have a
-// server in common.
+// server in common. It wraps admission.ErrInvalid, as the setting is wrong also where a node finds it.
 type DuplicateError struct {
 	First, Second, RunID string
 	Cluster              bool
@@ -84,6 +84,8 @@ func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("Nodes: %s and %s are one server (run_id %s), which would vote twice: name each server once",
 		e.First, e.Second, printable.Text(e.RunID))
 }
+
+func (e *DuplicateError) Unwrap() error { return admission.ErrInvalid }
 
 // Err returns a *DuplicateError when two nodes are one server just now.
 func (c *Census) Err() error {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/redlatch/redlatch/internal/admission"
 )
 
 // Clusters are told apart by the servers that answer for their slots just now.
@@ -22,7 +24,7 @@ func TestCensusOfClusters(t *testing.T) {
 			}
 			return
 		}
-		if d, ok := errors.AsType[*DuplicateError](err); !ok || !d.Cluster || !strings.Contains(err.Error(), words) {
+		if d, ok := errors.AsType[*DuplicateError](err); !ok || !d.Cluster || !strings.Contains(err.Error(), words) || !errors.Is(err, admission.ErrInvalid) {
 			t.Errorf("%v, want %q", err, words)
 		}
 	}
