@@ -312,4 +312,10 @@ func TestDisagreementNamesBothValues(t *testing.T) {
 	if err == nil || !strings.HasPrefix(err.Error(), "Nodes: ") || !strings.Contains(err.Error(), ", use another Deployment if it shares no locks with the others, or, ") {
 		t.Errorf("other nodes: %v", err)
 	}
+	// The command would otherwise set a MaxTTL of 30 s, or change the deployment "default".
+	a.Deployment = "jobs"
+	err = Decide(a, Evidence{Server: testServer, Record: r}).Err
+	if err == nil || !strings.HasSuffix(err.Error(), ": redlatch deployment set --nodes ... --deployment jobs --max-ttl 1m0s") {
+		t.Errorf("other nodes of another deployment: %v", err)
+	}
 }

@@ -198,8 +198,8 @@ func (e *DisagreementError) Error() string {
 	if !slices.Equal(e.Recorded.Nodes, e.Ours.Nodes) {
 		return fmt.Sprintf("Nodes: the deployment %q has the nodes [%s] %s, this client names [%s]: "+
 			"name the same nodes (%s), use another Deployment if it shares no locks with the others, "+
-			"or, except in a Redis Cluster, change it for all clients with: redlatch deployment set",
-			e.Ours.Deployment, printable.Text(strings.Join(e.Recorded.Nodes, " ")), at, strings.Join(e.Ours.Nodes, " "), e.Renaming())
+			"or, except in a Redis Cluster, change it for all clients with: redlatch deployment set --nodes ...%s",
+			e.Ours.Deployment, printable.Text(strings.Join(e.Recorded.Nodes, " ")), at, strings.Join(e.Ours.Nodes, " "), e.Renaming(), e.flags())
 	}
 	return fmt.Sprintf("the deployment %q has %s %s, this client has %s: set the client's to the same, use another Deployment if it shares no locks with the others, "+
 		"or, except in a Redis Cluster, change it for all clients with: redlatch deployment set%s",
@@ -211,9 +211,13 @@ func (e *DisagreementError) Renaming() string {
 	return "if they are the same under other addresses, give them the recorded names, each at the end of its URL, such as #" + printable.Text(e.Recorded.Nodes[0])
 }
 
-// flags returns the flags that the command needs to set the client's settings.
+// flags returns the flags, all but --nodes, that the command needs to set the client's settings. It
+// names no deployment where the command means that one without being told.
 func (e *DisagreementError) flags() string {
 	flags := " --max-ttl " + e.Ours.MaxTTL.String()
+	if e.Ours.Deployment != "default" {
+		flags = " --deployment " + e.Ours.Deployment + flags
+	}
 	if e.Ours.NoQuarantine {
 		flags += " --no-quarantine"
 	}
