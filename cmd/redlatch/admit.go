@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/cmd/internal/commandline"
+	"github.com/redlatch/redlatch/internal/admission"
 )
 
 // admitCmd is `redlatch admit`.
@@ -77,6 +79,8 @@ func (a *admitCmd) Run(out *printer) error {
 	switch {
 	case a.All && len(a.Node) > 0:
 		return usage("name the nodes, or give --all", "both --all and names of nodes")
+	case !a.All && len(a.Node) == 0 && a.Reset:
+		return usage("name the nodes to reset, as redlatch shows them; to change all nodes, use redlatch deployment set", "no node is named")
 	case !a.All && len(a.Node) == 0:
 		return usage("name the nodes to vouch for, as redlatch shows them, or give --all", "no node is named")
 	case a.All && a.Reset:
@@ -134,15 +138,18 @@ func (a *admitCmd) each(cfg redlatch.Config, out *printer, act func(*redlatch.Cl
 	running.Wait()
 	var failed *outcome
 	for i, node := range a.Node {
-		switch {
-		case errs[i] == nil:
+		if errs[i] == nil {
 			out.say(done, nodeText(node, cfg.Nodes))
-		case failed != nil:
-			out.fail(failed)
-			fallthrough
-		default:
-			failed = a.failure(errs[i])
+			continue
 		}
+		next := a.failure(errs[i])
+		if failed != nil {
+			if slices.Equal(failed.hints, next.hints) {
+				failed.hints = nil // they are said once, after the last
+			}
+			out.fail(failed)
+		}
+		failed = next
 	}
 	if failed != nil {
 		return failed
@@ -168,7 +175,7 @@ func (a *admitCmd) failure(err error) *outcome {
 		end.hints = []string{a.setHint()}
 	case remedy(err) != "":
 		end.hints = []string{remedy(err)}
-	case end.code == exitUsage:
+	case end.code == exitUsage && !errors.Is(err, admission.ErrUnfit): // no node has that name
 		end.hints = []string{"name one of --nodes, by its URL or as redlatch shows it"}
 	}
 	return end
