@@ -52,7 +52,7 @@ func (d *doctorCmd) diagnose(reports []doctor.Report) findings {
 			d.diagnoseVote(&f, node, waiting)
 		}
 		d.diagnoseServer(&f, node)
-		d.diagnoseRestart(&f, node)
+		d.diagnoseRestart(&f, node, len(reports) == 1)
 		d.diagnoseDurable(&f, node)
 		d.diagnoseKeys(&f, node)
 		d.diagnoseUser(&f, node)
@@ -159,14 +159,18 @@ func (d *doctorCmd) diagnoseServer(f *findings, node doctor.Report) {
 	}
 }
 
-// diagnoseRestart says what a restart of the node costs.
-func (d *doctorCmd) diagnoseRestart(f *findings, node doctor.Report) {
+// diagnoseRestart says what a restart of the node costs. alone: there is no other node.
+func (d *doctorCmd) diagnoseRestart(f *findings, node doctor.Report, alone bool) {
 	if d.NoQuarantine || d.Durable || node.Role != "master" {
 		return
 	}
 	out := d.MaxTTL + outOfService
+	remedy := "restart one node at a time, " + d.betweenRestarts() + " apart"
+	if alone {
+		remedy = "restart it when no lock is held, and vouch for it then: " + d.admitCommand(node.Node)
+	}
 	f.add(note, node.Node, fmt.Sprintf("persistence: %s: it does not vote for %s after each restart, because it may have forgotten locks; locks stay safe", node.Persistence, out),
-		"restart one node at a time, "+d.betweenRestarts()+" apart; --durable on all clients saves the wait if every node has appendonly yes, appendfsync always and no-appendfsync-on-rewrite no, and no replica takes its place")
+		remedy+"; --durable on all clients saves the wait if every node has appendonly yes, appendfsync always and no-appendfsync-on-rewrite no, and no replica takes its place")
 }
 
 // betweenRestarts is after how long the next node may be restarted: by then the one before votes, and the
@@ -194,11 +198,13 @@ func (d *doctorCmd) diagnoseSpeed(f *findings, node *doctor.Report) {
 // diagnoseUser looks at what the nodes' user may do.
 func (d *doctorCmd) diagnoseUser(f *findings, node doctor.Report) {
 	guessed := "~" + strings.Replace(d.keyTemplate(), "{name}", doctorName, 1)
-	switch {
-	case len(node.Missing) == 0:
-	case len(d.Lock) == 0 && slices.Equal(node.Missing, []string{guessed}):
+	if len(d.Lock) == 0 && slices.Contains(node.Missing, guessed) {
+		node.Missing = slices.DeleteFunc(slices.Clone(node.Missing), func(rule string) bool { return rule == guessed })
 		f.add(warning, node.Node, fmt.Sprintf("the user %s may not use the key %s, which doctor tried because --lock names no lock", node.User, guessed[1:]),
 			"name some of your locks with --lock; if their keys are refused too, permit them")
+	}
+	switch {
+	case len(node.Missing) == 0:
 	case !slices.ContainsFunc(node.Missing, func(rule string) bool { return !slices.Contains(waitingRules, rule) }):
 		harm := "clients that wait for a lock are not woken up when it is free, and have to poll"
 		if slices.ContainsFunc(node.Missing, func(rule string) bool { return strings.HasPrefix(rule, "+z") }) {

@@ -165,6 +165,9 @@ func TestDiagnose(t *testing.T) {
 		{name: "a key that may not matter", change: []func(*doctor.Report){
 			func(n *doctor.Report) { n.User, n.Missing = "app", []string{"~l:redlatch-doctor"} },
 		}, doctor: doctorCmd{connection: connection{KeyTemplate: "l:{name}"}}, exit: 1, want: []string{"warning: a: the user app may not use the key l:redlatch-doctor"}},
+		{name: "a key that may not matter, and a command", nodes: 1, change: []func(*doctor.Report){
+			func(n *doctor.Report) { n.User, n.Missing = "app", []string{"+del", "~redlatch-doctor"} },
+		}, exit: 2, want: []string{"unsafe: a: the user app lacks +del", "warning: a: the user app may not use the key redlatch-doctor", "note: one node"}},
 		{name: "a key that matters", change: []func(*doctor.Report){
 			func(n *doctor.Report) { n.User, n.Missing = "app", []string{"~job"} },
 		}, doctor: doctorCmd{Lock: []string{"job"}}, exit: 2, want: []string{"unsafe: a: the user app lacks ~job"}},
@@ -299,7 +302,7 @@ func TestTimeBetweenRestarts(t *testing.T) {
 	d := doctorCmd{}
 	d.Deployment, d.MaxTTL = "default", 30*time.Second
 	var f findings
-	d.diagnoseRestart(&f, sound("a"))
+	d.diagnoseRestart(&f, sound("a"), false)
 	d.diagnoseFailover(&f, sound("a"), false)
 	if len(f) != 2 {
 		t.Fatalf("%+v", f)
@@ -308,5 +311,10 @@ func TestTimeBetweenRestarts(t *testing.T) {
 		if !strings.Contains(one.remedy, " 1m4s apart") {
 			t.Errorf("%q", one.remedy)
 		}
+	}
+	f = nil
+	d.diagnoseRestart(&f, sound("a"), true)
+	if len(f) != 1 || !strings.HasPrefix(f[0].remedy, "restart it when no lock is held, and vouch for it then: redlatch admit a; ") {
+		t.Errorf("there is no other node to wait for: %+v", f)
 	}
 }
