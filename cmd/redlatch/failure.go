@@ -120,6 +120,9 @@ const permissionHint = "redlatch doctor lists what the user may not do"
 // listHint is permissionHint with what doctor does not look for, as no lock needs it.
 const listHint = "redlatch list needs +scan +getrange, and redlatch show needs +getrange; redlatch doctor lists what else the user may not do"
 
+// keyHint is the remedy if a key of the lock is of another type.
+const keyHint = "redlatch doctor --lock NAME says which key is in the way, and what to do"
+
 // certificateHint is the remedy if the server's certificate is refused here.
 const certificateHint = "the certificate must be for the host in the URL and not have expired; --ca names the file with the CA that signed it, if that is none of the system's"
 
@@ -141,6 +144,8 @@ func remedy(err error) string {
 		return passwordHint
 	case refusal.Code() == "NOPERM" && !strings.Contains(err.Error(), "redlatch doctor"):
 		return permissionHint
+	case refusal.Code() == "WRONGTYPE":
+		return keyHint
 	}
 	return ""
 }
