@@ -135,12 +135,14 @@ func (c *connection) setHint() string {
 	return "give the recorded settings, or change them for all clients: " + c.setCommand()
 }
 
-// raiseHint says how to change --max-ttl for all clients.
-func (c *connection) raiseHint() string {
+// raiseHint says how to raise --max-ttl for all clients, so that it permits this TTL.
+func (c *connection) raiseHint(ttl time.Duration) string {
 	if c.namesCluster() {
 		return anotherDeployment
 	}
-	return "redlatch deployment set"
+	raised := *c
+	raised.MaxTTL = ttl
+	return raised.setCommand()
 }
 
 // anotherDeployment is what to do in place of redlatch deployment set if a node is a Cluster.

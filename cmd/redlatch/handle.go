@@ -189,7 +189,7 @@ func (c *connection) checkTTL(ttl time.Duration) error {
 	case ttl > c.MaxTTL && c.onEnsemble():
 		return usage("raise --max-ttl", "--ttl %v is more than --max-ttl %v", ttl, c.MaxTTL)
 	case ttl > c.MaxTTL:
-		return usage("raise --max-ttl for all clients: "+c.raiseHint(), "--ttl %v is more than --max-ttl %v", ttl, c.MaxTTL)
+		return usage("raise --max-ttl for all clients: "+c.raiseHint(ttl), "--ttl %v is more than --max-ttl %v", ttl, c.MaxTTL)
 	case ttl < time.Millisecond:
 		return usage("a few seconds are usual", "--ttl %v is less than 1ms", ttl)
 	}

@@ -105,7 +105,7 @@ func (l *lockCmd) check(ttl time.Duration) error {
 	case ttl > l.MaxTTL && !l.Keep && l.onEnsemble():
 		return usage("redlatch lock --keep renews a lock for as long as you need it; or raise --max-ttl", "--ttl %v is more than --max-ttl %v", ttl, l.MaxTTL)
 	case ttl > l.MaxTTL && !l.Keep:
-		return usage("redlatch lock --keep renews a lock for as long as you need it; or raise --max-ttl for all clients: "+l.raiseHint(), "--ttl %v is more than --max-ttl %v", ttl, l.MaxTTL)
+		return usage("redlatch lock --keep renews a lock for as long as you need it; or raise --max-ttl for all clients: "+l.raiseHint(ttl), "--ttl %v is more than --max-ttl %v", ttl, l.MaxTTL)
 	case l.Keep:
 		return l.checkRenewed(ttl)
 	}
