@@ -177,9 +177,10 @@ func (c *Client) do(ctx context.Context, name string, fn func(ctx context.Contex
 	return fn(lock.Context())
 }
 
-// join returns fn's error, joined with that of the release if there is one.
+// join returns fn's error, joined with that of the release if there is one. An fn that returns the cause
+// of its ctx has that error already, and it is said once.
 func join(ofFn, ofRelease error) error {
-	if ofRelease == nil {
+	if ofRelease == nil || errors.Is(ofFn, ofRelease) {
 		return ofFn
 	}
 	return errors.Join(ofFn, ofRelease)

@@ -3,6 +3,7 @@ package redlatch_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -62,6 +63,20 @@ func TestErrorOfFn(t *testing.T) {
 		if err != of {
 			t.Errorf("%s: %T %[2]v", name, err)
 		}
+	}
+}
+
+// That the lock was lost is said once, also where fn returns the cause of its ctx.
+func TestLossIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	client := redlatchtest.New(t, redlatch.Config{})
+	of := errors.New("of fn")
+	err := client.Do(t.Context(), "name", func(ctx context.Context) error {
+		client.Lose("name")
+		return fmt.Errorf("%w: %w", of, context.Cause(ctx))
+	})
+	if !errors.Is(err, of) || !errors.Is(err, redlatch.ErrLost) || strings.Count(err.Error(), redlatch.ErrLost.Error()) != 1 {
+		t.Errorf("%q", err)
 	}
 }
 
