@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// breachesElsewhere break rules of the readers' wait queue, of leading and of Clusters, for which there are worlds of their own:
+// breachesElsewhere break rules of the readers' wait queue, of leading, of Clusters and of a change of the deployment, for which there are worlds of their own:
 // the test that is to fail is where.
 var breachesElsewhere = []breach{
 	{
@@ -51,6 +51,16 @@ var breachesElsewhere = []breach{
 		was: "	case known && since <= e.Now && left <= 0, e.Shard.Brought:\n",
 		now: "	case known && since <= e.Now && (left <= 0 || broken == RULE), e.Shard.Brought:\n",
 	},
+	{
+		rule: "a quarantine that begins anew is no shorter", where: "TestSimChanges", first: 20, file: "internal/admission/record.go",
+		was: "	if b, ok := ParseNote(before); ok && b.possible() {\n",
+		now: "	if b, ok := ParseNote(before); ok && b.possible() && broken != RULE {\n",
+	},
+	{
+		rule: "a change waits for the longer of both quarantines", where: "TestSimChanges", first: 120, file: "internal/node/reset.go",
+		was: "		if r != nil {\n",
+		now: "		if r != nil && broken != RULE {\n",
+	},
 }
 
 // scriptNew is where each script gets its text, and scriptWithout the same with a part of it replaced.
@@ -68,7 +78,9 @@ func TestSimBreachesElsewhere(t *testing.T) {
 	eachBreach(t, breachesElsewhere, func(t *testing.T, b breach, binary, id string) {
 		hunters <- struct{}{}
 		defer func() { <-hunters }()
-		p := worlds{binary: binary, test: b.where, env: []string{"REDLATCH_BROKEN=" + b.rule}, args: []string{fmt.Sprint("-sim.count=", simWorlds)}}
+		p := worlds{binary: binary, test: b.where, env: []string{"REDLATCH_BROKEN=" + b.rule}, args: []string{
+			fmt.Sprint("-sim.count=", simWorlds), fmt.Sprint("-sim.first=", max(1, b.first)),
+		}}
 		out, err := p.run(t, func(string) {})
 		match := condemned.FindStringSubmatch(out)
 		if err == nil || match == nil {

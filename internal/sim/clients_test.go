@@ -25,6 +25,8 @@ type simClients struct {
 
 	// leading is there where the workers campaign and observe, in place of what they do else.
 	leading *simLeading
+	// changes is there where an operator changes the deployment.
+	changes *simChanges
 }
 
 // live runs the processes through the faults, then through the calm after them,
@@ -42,6 +44,10 @@ func (w *simClients) live() {
 	if w.plan.Stranger != nil {
 		w.working.Add(1)
 		machines.Go(w.strangers)
+	}
+	if w.changes != nil {
+		w.working.Add(1)
+		machines.Go(w.changes.operate)
 	}
 	w.plan.Run()
 	close(w.stop)
@@ -154,6 +160,8 @@ type simProcess struct {
 	client   *redlatch.Client
 	observer *simObserver
 	calls    int
+	// maxTTL is the longest TTL that it may ask for.
+	maxTTL time.Duration
 }
 
 // maxHold is for how long the library extends a lock.
@@ -188,6 +196,11 @@ func (p *simProcess) config() redlatch.Config {
 		config.NoQuarantine = true
 	}
 	config.Durable = plan.Weather == sim.Durable
+	if p.clients.changes != nil {
+		config.MaxTTL, config.Durable = p.clients.changes.now()
+		config.TTL = min(config.TTL, config.MaxTTL)
+	}
+	p.maxTTL = config.MaxTTL
 	return config
 }
 

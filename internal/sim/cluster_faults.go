@@ -92,7 +92,7 @@ func (c *Cluster) Event(key string) {
 	case 14:
 		c.locked(m.resetStats)
 	case 15:
-		m.node.FlushScripts()
+		m.node.FlushScripts(true)
 	case 16:
 		m.node.Rename()
 	}

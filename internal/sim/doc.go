@@ -47,6 +47,13 @@
 // The clocks of the two are as far apart as tokens bear, for which the quarantine is needed as a whole:
 // nobody vouches for a node there.
 //
+// # A change
+//
+// In worlds of changes an operator sets another MaxTTL or Durable, on one node after the other, and the
+// programs are started anew with it, sooner or later (TestSimChanges). Nodes forget before a change, and change
+// their roles after it. Within the quarantine of a change none forgets its record, and fewer than half ever do: that is beyond what
+// is promised (docs/restarts.md, "What there is only your word for").
+//
 // # A Cluster
 //
 // A [Cluster] has worlds of its own (TestSimCluster), in which machines reach it as one node. Its servers hang,

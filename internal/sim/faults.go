@@ -14,6 +14,7 @@ func (p *Plan) kinds() []func() {
 	outside := []func(){p.tamper, p.tamper, p.tamper, p.delete, p.foreign, p.foreign, p.foreign, p.fakeCounter}
 	processes := []func(){p.pause, p.pause, p.suspend, p.kill}
 	clocks := []func(){p.twitch, p.stepMachine}
+	kept := slices.Concat(network, processes, []func(){p.stop, p.stop, p.stop, p.stopAll, p.roll, p.hang, p.flushScripts, p.rename}) // nothing is lost
 	switch p.Weather {
 	case Lossy:
 		return network
@@ -34,9 +35,15 @@ func (p *Plan) kinds() []func() {
 	case Roles:
 		return slices.Concat(roles, roles, []func(){p.crash, p.flushScripts, p.hang, p.promote, p.sever})
 	case Durable:
-		return slices.Concat(network, processes, []func(){p.stop, p.stop, p.stop, p.stopAll, p.roll, p.hang, p.flushScripts, p.rename})
+		return kept
 	case Outside:
 		return slices.Concat(outside, outside, []func(){p.crash, p.flushScripts, p.sever, p.hang, p.kill})
+	case Changes:
+		forget := slices.Repeat([]func(){p.forget}, 3)
+		if p.Replicated() {
+			forget = append(forget, p.forget, p.forget, p.forget, p.switchOver, p.switchOver, p.switchOver)
+		}
+		return append(kept, forget...)
 	case Stalls, Silent:
 		return slices.Concat(network, processes)
 	case Replaced:
@@ -241,7 +248,7 @@ func (p *Plan) flushAll() {
 
 func (p *Plan) flush() { p.node().Flush() }
 
-func (p *Plan) flushScripts() { p.node().FlushScripts() }
+func (p *Plan) flushScripts() { p.node().FlushScripts(p.Weather != Changes) }
 
 func (p *Plan) pause() { p.machine().Pause(p.span(), false) }
 

@@ -12,8 +12,8 @@ func (n *Node) Flush() {
 	}
 }
 
-// FlushScripts empties the script cache.
-func (n *Node) FlushScripts() {
+// FlushScripts empties the script cache. amid: the keys may go, too, while it is being admitted again.
+func (n *Node) FlushScripts(amid bool) {
 	w := n.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -21,8 +21,7 @@ func (n *Node) FlushScripts() {
 		w.History.Add(n.Name, "SCRIPT FLUSH")
 		n.disturb(w.Now())
 		n.server.FlushScripts()
-		if flushed := n.server; n.fuse == 0 && n.rng.IntN(2) == 0 {
-			// Its keys may go, too, while it is being admitted again.
+		if flushed := n.server; amid && n.fuse == 0 && n.rng.IntN(2) == 0 {
 			n.soon(1+n.rng.IntN(6), func() {
 				if n.server == flushed && !w.calmed {
 					w.History.Add(n.Name, "FLUSHALL")

@@ -19,7 +19,7 @@ func (w *simWorker) acquirePermit(over <-chan struct{}) {
 	k := plan.LeastSlots + w.rng.IntN(plan.Slots-plan.LeastSlots+1)
 	w.calls++
 	label := fmt.Sprintf("%s-%d", w.name, w.calls)
-	ttl := plan.AnyTTL(w.rng)
+	ttl := w.anyTTL()
 	options := []redlatch.Option{redlatch.WithTTL(ttl), redlatch.WithLabel(label)}
 	u := simUse{simWorker: w, name: name, label: label, renewed: w.chance(60), over: over}
 	if !u.renewed {

@@ -31,9 +31,10 @@ const (
 	Sets                     // most calls are for several names at once, in a storm
 	Readers                  // most calls are readers', in a storm
 	Permits                  // most calls are for permits, in a storm
+	Changes                  // an operator changes the deployment, and no node forgets that
 )
 
-var weatherNames = []string{"calm", "lossy", "servers", "processes", "clocks", "tight", "torn", "storm", "outlaw", "alone", "roles", "durable", "outside", "stalls", "silent", "replaced", "sets", "readers", "permits"}
+var weatherNames = []string{"calm", "lossy", "servers", "processes", "clocks", "tight", "torn", "storm", "outlaw", "alone", "roles", "durable", "outside", "stalls", "silent", "replaced", "sets", "readers", "permits", "changes"}
 
 func (w Weather) String() string { return weatherNames[w] }
 
@@ -67,8 +68,9 @@ type Plan struct {
 	Length time.Duration
 
 	// Stranger is where clients come from whose settings are not those of the others, nil for
-	// nowhere; Neighbour where those of another deployment do.
-	Stranger, Neighbour *Machine
+	// nowhere; Neighbour where those of another deployment do. Operator is where somebody changes the
+	// deployment.
+	Stranger, Neighbour, Operator *Machine
 
 	world *World
 	rng   *rand.Rand
@@ -80,6 +82,10 @@ type Plan struct {
 	// shortest and longest bound what a worker asks for.
 	shortest, longest time.Duration
 	faults, bursts    int
+	// forgetful is how many nodes may lose all, the first ones, while no settings are changed: from kept on,
+	// which is guarded by world.mu.
+	forgetful int
+	kept      time.Duration
 }
 
 // NewPlan draws a plan and builds the world after it: its nodes and machines.
@@ -154,6 +160,9 @@ func NewPlan(w *World, weather string) *Plan {
 		p.Think, p.Brief = between(r, time.Millisecond, 200*time.Millisecond), 80
 		p.gap, p.quiet = between(r, 100*time.Millisecond, time.Second), between(r, 5*time.Second, 20*time.Second)
 	}
+	if p.Weather == Changes {
+		p.prepareChanges(r)
+	}
 	apart := time.Duration(0)
 	switch p.Weather {
 	case Silent:
@@ -188,6 +197,10 @@ func NewPlan(w *World, weather string) *Plan {
 	}
 	uniform := r.IntN(4) > 0
 	durability, replicated := Durability(r.IntN(int(durabilities))), r.IntN(2) == 0
+	if p.Weather == Changes {
+		uniform, durability, replicated = true, Always, r.IntN(5) > 0
+		p.forgetful = (nodes - 1) / 2
+	}
 	if p.Weather == Replaced || w.Mutation == PromotionHidden || w.Mutation == ReplicationIgnored || w.Mutation == AdmissionUnnamed {
 		uniform, replicated = true, true
 	}
@@ -242,6 +255,9 @@ func NewPlan(w *World, weather string) *Plan {
 		if p.Weather == Stalls || p.Weather == Storm || p.Weather == Readers || p.Weather == Permits {
 			m.Stalls(0.02*r.Float64(), between(r, p.NodeTimeout/10, p.TTL))
 		}
+	}
+	if p.Weather == Changes {
+		p.Operator = w.NewVisitor("operator", false, slices.Repeat([]Network{like}, nodes))
 	}
 	if p.Weather == Outside {
 		ways := slices.Repeat([]Network{like}, nodes)
@@ -302,6 +318,12 @@ func (p *Plan) AnyTTL(r *rand.Rand) time.Duration { return between(r, p.shortest
 
 // Quarantine is how long a node that may have forgotten is kept out.
 func (p *Plan) Quarantine() time.Duration { return p.MaxTTL + 4*time.Second }
+
+// Operated reports whether operators vouch for nodes, and reset them: not where clocks are so far
+// apart that tokens rest on the whole quarantine, nor where the quarantine is one of a change.
+func (p *Plan) Operated() bool {
+	return p.Weather >= Storm && p.Weather != Outlaw && p.Weather != Replaced && p.Weather != Changes
+}
 
 // Run brings the faults, in bursts, and ends them all when their time is over.
 func (p *Plan) Run() {

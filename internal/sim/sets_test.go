@@ -20,7 +20,7 @@ func (w *simWorker) acquireSet(over <-chan struct{}) {
 	for i := range names {
 		names[i] = plan.Names[order[i]]
 	}
-	ttl := plan.AnyTTL(w.rng)
+	ttl := w.anyTTL()
 	options := []redlatch.Option{redlatch.WithTTL(ttl), redlatch.WithLabel(label)}
 	renewed := w.chance(60)
 	if !renewed {
@@ -57,7 +57,7 @@ func (w *simWorker) acquireSet(over <-chan struct{}) {
 			break
 		}
 		if !renewed || w.chance(20) {
-			toldAll(holdings, lock.Extend(context.Background(), plan.AnyTTL(w.rng)))
+			toldAll(holdings, lock.Extend(context.Background(), w.anyTTL()))
 			w.run()
 		}
 	}

@@ -17,7 +17,7 @@ func (w *simWorker) acquireShared(over <-chan struct{}) {
 	name := plan.Names[w.rng.IntN(len(plan.Names))]
 	w.calls++
 	label := fmt.Sprintf("%s-%d", w.name, w.calls)
-	ttl := plan.AnyTTL(w.rng)
+	ttl := w.anyTTL()
 	options := []redlatch.Option{redlatch.WithTTL(ttl), redlatch.WithLabel(label)}
 	u := simUse{simWorker: w, name: name, label: label, renewed: w.chance(60), over: over}
 	if !u.renewed {

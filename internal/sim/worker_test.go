@@ -27,6 +27,11 @@ func (w *simWorker) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(w.rng.Int64N(int64(high-low)+1))
 }
 
+// anyTTL draws a TTL to ask for.
+func (w *simWorker) anyTTL() time.Duration {
+	return min(w.process.clients.plan.AnyTTL(w.rng), w.process.maxTTL)
+}
+
 // sleep waits for d, or for the program to be over, which it reports.
 func (w *simWorker) sleep(d time.Duration, over <-chan struct{}) (goOn bool) {
 	t := time.NewTimer(d)
@@ -75,8 +80,8 @@ func (w *simWorker) work(over <-chan struct{}) {
 			w.acquireShared(over)
 		case chance >= 10 && chance < 10+plan.Permits:
 			w.acquirePermit(over)
-		case chance < 6 && plan.Weather >= sim.Storm && plan.Weather != sim.Outlaw && plan.Weather != sim.Replaced:
-			w.operate() // not where clocks are so far apart that tokens rest on the whole quarantine
+		case chance < 6 && plan.Operated():
+			w.operate()
 		case chance < 7: // idle for longer than all that is kept of it
 			if !w.sleep(w.between(0, 4*plan.Quarantine()), over) {
 				return
@@ -99,9 +104,9 @@ func (w *simWorker) acquire(over <-chan struct{}) {
 	name := plan.Names[w.rng.IntN(len(plan.Names))]
 	w.calls++
 	label := fmt.Sprintf("%s-%d", w.name, w.calls)
-	ttl := plan.TTL
+	ttl := min(plan.TTL, p.maxTTL)
 	if w.chance(50) {
-		ttl = plan.AnyTTL(w.rng)
+		ttl = w.anyTTL()
 	}
 	options := []redlatch.Option{redlatch.WithTTL(ttl), redlatch.WithLabel(label)}
 	if w.chance(60) {
@@ -183,7 +188,7 @@ func (w *simWorker) acquireTogether() {
 			ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errGivenUp)
 			defer cancel()
 			began := p.clients.world.Now()
-			lock, err := p.client.Lock(ctx, name, redlatch.WithTTL(plan.TTL), redlatch.WithLabel(label))
+			lock, err := p.client.Lock(ctx, name, redlatch.WithTTL(min(plan.TTL, p.maxTTL)), redlatch.WithLabel(label))
 			run()
 			if err != nil {
 				w.failed(label, name, began, err)
@@ -207,7 +212,7 @@ func (w *simWorker) failed(label, name string, began time.Duration, err error, s
 	h := w.process.clients.world.History
 	h.Add(w.process.machine.Name, "%s does not get %s: %v", label, name, err)
 	world := w.process.clients.world
-	known := errors.Is(err, redlatch.ErrRefused) && (slices.ContainsFunc(append(slots, name), func(key string) bool { return world.Faked(key, began) }) || world.Demoted(began)) || errors.Is(err, redlatch.ErrInvalid) && world.Usurped()
+	known := errors.Is(err, redlatch.ErrRefused) && (slices.ContainsFunc(append(slots, name), func(key string) bool { return world.Faked(key, began) }) || world.Demoted(began)) || errors.Is(err, redlatch.ErrInvalid) && (world.Usurped() || w.process.clients.changes != nil)
 	if !known && (errors.Is(err, redlatch.ErrRefused) || errors.Is(err, redlatch.ErrInvalid)) {
 		w.process.clients.world.Judge.Condemn("nothing is refused: %s: %s: %v", label, name, err)
 	}
@@ -241,7 +246,7 @@ func (u *simUse) live() {
 			break
 		}
 		if !u.renewed || u.chance(20) {
-			u.extend(plan.AnyTTL(u.rng))
+			u.extend(u.anyTTL())
 		}
 	}
 	if !u.renewed && u.chance(plan.Abandon) {
