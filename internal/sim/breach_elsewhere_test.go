@@ -57,9 +57,9 @@ var breachesElsewhere = []breach{
 		now: "	if b, ok := ParseNote(before); ok && b.possible() && broken != RULE {\n",
 	},
 	{
-		rule: "a change waits for the longer of both quarantines", where: "TestSimChanges", first: 120, file: "internal/node/reset.go",
-		was: "		if r != nil {\n",
-		now: "		if r != nil && broken != RULE {\n",
+		rule: "a restart ends no quarantine", where: "TestSimChanges", first: 20, file: "internal/admission/decide.go",
+		was: "	case noted && note.possible() && note.left(e.Server, e.Now) > e.Uptime && (",
+		now: "	case broken != RULE && noted && note.possible() && note.left(e.Server, e.Now) > e.Uptime && (",
 	},
 }
 

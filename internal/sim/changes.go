@@ -79,6 +79,13 @@ func (p *Plan) Replace(r *rand.Rand, lost bool) {
 	}
 }
 
+// Restart has all servers restart with all that they have.
+func (p *Plan) Restart(r *rand.Rand) {
+	for _, n := range p.world.nodes {
+		n.Crash(between(r, 0, time.Second), false, 0)
+	}
+}
+
 // forget has nodes forget, while no settings are changed.
 func (p *Plan) forget() {
 	if p.mayForget() {

@@ -76,7 +76,7 @@ func (c *simChanges) awaitHolder(rng *rand.Rand) {
 }
 
 // change draws new settings, and resets all nodes to them. Unless it must, it may give up before it has
-// reached each. Then servers may change their roles, and lose nothing.
+// reached each. Then servers may change their roles or restart, and lose nothing.
 func (c *simChanges) change(rng *rand.Rand, must bool) {
 	w := c.clients
 	c.mu.Lock()
@@ -104,7 +104,7 @@ func (c *simChanges) change(rng *rand.Rand, must bool) {
 	}
 	nodes := w.world.Nodes()
 	left := rng.Perm(len(nodes))
-	for pause, tries := 20*time.Millisecond, 1+rng.IntN(6); len(left) > 0 && (must || tries > 0); tries-- {
+	for pause, tries := 2*time.Millisecond, 1+rng.IntN(6); len(left) > 0 && (must || tries > 0); tries-- {
 		time.Sleep(time.Duration(rng.ExpFloat64() * float64(pause)))
 		pause = 500 * time.Millisecond
 		var failed []int
@@ -119,9 +119,14 @@ func (c *simChanges) change(rng *rand.Rand, must bool) {
 		}
 		left = failed
 	}
-	if w.plan.Replicated() && !must && rng.IntN(2) == 0 {
+	if !must {
 		time.Sleep(time.Duration(rng.ExpFloat64() * float64(time.Second)))
-		w.plan.Replace(rng, false)
+		switch how := rng.IntN(4); {
+		case how == 0:
+			w.plan.Restart(rng)
+		case how < 3 && w.plan.Replicated():
+			w.plan.Replace(rng, false)
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
