@@ -179,7 +179,7 @@ func Decide(a Agreement, e Evidence) Decision {
 		note.Length = max(note.Length, seconds(quarantine))
 		if left := note.left(e.Server, e.Now); left > 0 {
 			return Decision{Outcome: Wait, Err: &WaitError{
-				Reason: "it was promoted or reset, its data was lost or replaced while it ran, or this database of it was never used before", Left: left, RunID: e.Run,
+				Reason: "it was promoted, its data was lost or replaced while it ran, its deployment was changed, or this database of it was never used before", Left: left, RunID: e.Run,
 			}}
 		}
 		return admitted
