@@ -42,9 +42,12 @@ type Agreement struct {
 // Quarantine returns how long a node that may have forgotten locks stays out: longer than the
 // validity of any lock that could have been on it, and than the age of any token that could have
 // been proposed before (docs/fencing.md, "When a node forgets").
-func (a Agreement) Quarantine() time.Duration {
+func (a Agreement) Quarantine() time.Duration { return Quarantine(a.MaxTTL) }
+
+// Quarantine is Agreement.Quarantine where no lock has a TTL longer than that.
+func Quarantine(longest time.Duration) time.Duration {
 	// rule: quarantine-longer-than-ttl
-	return a.MaxTTL + 2*script.Clamp + vote.LongestAttempt
+	return longest + 2*script.Clamp + vote.LongestAttempt
 }
 
 // ID returns a hash of the agreement, because names may hold anything. Every vote reads it, so it

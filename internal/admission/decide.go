@@ -92,6 +92,8 @@ type Evidence struct {
 type Others struct {
 	// Same have a record of the client's agreement, and None have none. The rest could not be asked, or differ.
 	Same, None int
+	// Longest is the longest TTL of the records of Same (Record.LongestTTL).
+	Longest time.Duration
 	// Differing says how a record of another agreement differs, or that it is a later version's; nil if there is none.
 	Differing error
 }
@@ -156,7 +158,7 @@ func Decide(a Agreement, e Evidence) Decision {
 		return decideSlot(a, &e)
 	}
 
-	quarantine := a.Quarantine()
+	quarantine := e.Quarantine(a)
 	note, noted := ParseNote(e.Note)
 	ofThisRun := noted && note.Run == e.Run
 	begin := func(reason string) Decision {
@@ -203,7 +205,7 @@ func Decide(a Agreement, e Evidence) Decision {
 		return admitted
 	}
 	return Decision{Outcome: Wait, Err: &WaitError{
-		Reason: fmt.Sprintf("it started %v ago and may have forgotten locks of up to %v", e.Uptime, a.MaxTTL),
+		Reason: fmt.Sprintf("it started %v ago and may have forgotten locks of up to %v", e.Uptime, e.longestTTL(a)),
 		Left:   quarantine - e.Uptime, RunID: e.Run,
 	}}
 }
@@ -252,6 +254,16 @@ func (e *Evidence) majority(a Agreement) int {
 
 // NeedsOthers reports whether the other nodes' records matter.
 func (e *Evidence) NeedsOthers() bool { return !e.isKnown() }
+
+// longestTTL returns the longest TTL of a lock that the node may have forgotten: that of a, or a longer one that the
+// other nodes tell of, as locks of before a change may be held.
+func (e *Evidence) longestTTL(a Agreement) time.Duration { return max(a.MaxTTL, e.Others.Longest) }
+
+// Quarantine returns how long the node stays out if it may have forgotten locks.
+func (e *Evidence) Quarantine(a Agreement) time.Duration {
+	// rule: quarantine-not-shortened
+	return Quarantine(e.longestTTL(a))
+}
 
 // isKnown reports whether this server was admitted before, or got its record from an operator (redlatch
 // deployment set) and is kept out by its note since. It still is known after its script cache was

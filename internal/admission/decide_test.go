@@ -319,3 +319,37 @@ func TestDisagreementNamesBothValues(t *testing.T) {
 		t.Errorf("other nodes of another deployment: %v", err)
 	}
 }
+
+// A node that has forgotten a change of its deployment stays out for as long as locks of before the change may be held, which
+// the other nodes tell it.
+func TestQuarantineOfAForgottenChange(t *testing.T) {
+	t.Parallel()
+	a := agreementOf(Agreement{})
+	a.MaxTTL = time.Second
+	e := Evidence{Server: testServer, Now: testNow, Uptime: 20 * time.Second, Others: Others{Same: 2, Longest: time.Minute}}
+	former := Quarantine(time.Minute)
+	wait := func(e Evidence) (Outcome, time.Duration) {
+		d := Decide(a, e)
+		if w, ok := errors.AsType[*WaitError](d.Err); ok {
+			return d.Outcome, w.Left
+		}
+		return d.Outcome, 0
+	}
+	if outcome, left := wait(e); outcome != Wait || left != former-e.Uptime {
+		t.Errorf("restarted: %v for %v", outcome, left)
+	}
+	e.Flushed = true
+	if outcome, left := wait(e); outcome != Begin || left != former || e.Quarantine(a) != former {
+		t.Errorf("flushed: %v for %v", outcome, left)
+	}
+	// A quarantine that began before the others could be asked is as long.
+	e.Note = NewNote(testServer, testNow-20, a.Quarantine()).Text()
+	if outcome, left := wait(e); outcome != Wait || left < former-21*time.Second {
+		t.Errorf("flushed, noted for less: %v for %v", outcome, left)
+	}
+	// When the quarantine of the change is over, nobody tells of it any more.
+	e.Flushed, e.Note, e.Others.Longest = false, "", a.MaxTTL
+	if outcome, _ := wait(e); outcome != Admit {
+		t.Errorf("the others tell of nothing: %v", outcome)
+	}
+}

@@ -47,6 +47,10 @@ type Record struct {
 	MaxTTLMS     int64             `json:"max_ttl_ms"`
 	NoQuarantine bool              `json:"no_quarantine,omitempty"`
 	Durable      bool              `json:"durable,omitempty"`
+	// FormerMS is the longest TTL of locks that may be held since before the deployment was last changed. It
+	// is set until the quarantine of that change is over here: it tells a node that has forgotten
+	// the change meanwhile.
+	FormerMS int64 `json:"former_max_ttl_ms,omitempty"`
 	// Void is why Durable is not believed any more, until an operator says it again.
 	Void string `json:"void,omitempty"`
 	// Since, Epoch and Slots are set for a Cluster's master. Since is when Server was first seen.
@@ -71,6 +75,9 @@ func ParseRecord(key, text string) (*Record, error) {
 	}
 	if err == nil && (r.MaxTTLMS < 1 || r.MaxTTLMS > MaxMaxTTL.Milliseconds()) {
 		err = fmt.Errorf("max_ttl_ms is %d", r.MaxTTLMS)
+	}
+	if err == nil && (r.FormerMS < 0 || r.FormerMS > MaxMaxTTL.Milliseconds()) {
+		err = fmt.Errorf("former_max_ttl_ms is %d", r.FormerMS)
 	}
 	if err == nil && len(r.Nodes) == 0 {
 		err = fmt.Errorf("it names no nodes")
@@ -115,6 +122,11 @@ func (r *Record) Agreement(deployment string) Agreement {
 		Deployment: deployment, Nodes: slices.Sorted(maps.Keys(r.Nodes)), MaxTTL: time.Duration(r.MaxTTLMS) * time.Millisecond,
 		NoQuarantine: r.NoQuarantine, Durable: r.Durable,
 	}
+}
+
+// LongestTTL returns the longest TTL of a lock that may be held where the record is.
+func (r *Record) LongestTTL() time.Duration {
+	return time.Duration(max(r.MaxTTLMS, r.FormerMS)) * time.Millisecond
 }
 
 // Note is what a node in quarantine keeps: which server is kept out, from which second of the

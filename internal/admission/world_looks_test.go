@@ -12,7 +12,7 @@ type look struct {
 	seen         keys
 	flushes      string // as the statistics had it
 	e            Evidence
-	// set: an operator changes the deployment. longest is the longest quarantine that was seen for that, and told the
+	// set: an operator changes the deployment. longest is the longest TTL that was seen for that, and told the
 	// agreements that were seen in records.
 	set     bool
 	longest time.Duration
@@ -26,7 +26,7 @@ type look struct {
 func (w *world) look(c, i int) *look {
 	a, s := w.clients[c], w.servers[i]
 	k := s.data[a.Deployment]
-	l := &look{client: c, node: i, seen: k, flushes: s.compared(), next: w.ask, longest: a.Quarantine(), e: Evidence{
+	l := &look{client: c, node: i, seen: k, flushes: s.compared(), next: w.ask, longest: a.MaxTTL, e: Evidence{
 		Server: s.server(), Promoted: s.promoted, Flushed: s.flushed(),
 		Uptime: time.Duration(max(0, w.now-s.started-1)) * time.Second, Now: w.now, Note: k.note, Voted: s.dropped, Sync: SyncOtherwise,
 	}}
@@ -56,6 +56,7 @@ func (w *world) ask(l *look) {
 			l.e.Others.None++
 		case r.Agreement(a.Deployment).ID() == a.ID():
 			l.e.Others.Same++
+			l.e.Others.Longest = max(l.e.Others.Longest, r.LongestTTL())
 		default:
 			l.e.Others.Differing = &DisagreementError{}
 		}
@@ -64,7 +65,7 @@ func (w *world) ask(l *look) {
 	for _, r := range records {
 		if r != nil {
 			l.told[r.Agreement(a.Deployment).ID()] = true
-			l.longest = max(l.longest, r.Agreement(a.Deployment).Quarantine())
+			l.longest = max(l.longest, r.LongestTTL())
 		}
 	}
 	l.e.Voted = l.e.Voted || s.scripts[a.Deployment]
@@ -83,9 +84,11 @@ func (w *world) act(l *look) {
 	l.next = nil
 	switch a := w.clients[l.client]; {
 	case l.set:
-		w.quarantine(l, l.longest, a.Record(l.e.Server))
+		r := a.Record(l.e.Server)
+		r.FormerMS = l.longest.Milliseconds()
+		w.quarantine(l, Quarantine(l.longest), r)
 	case l.d.Outcome == Begin:
-		w.quarantine(l, a.Quarantine(), nil)
+		w.quarantine(l, l.e.Quarantine(a), nil)
 	case l.d.Outcome == Admit && !a.NoQuarantine && l.seen == keys{}:
 		w.mark(l)
 	case l.d.Outcome == Admit:

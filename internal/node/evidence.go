@@ -202,6 +202,7 @@ func (n *Node) count(o *admission.Others, a admission.Agreement, i int, r *admis
 		return
 	}
 	o.Same++
+	o.Longest = max(o.Longest, r.LongestTTL())
 }
 
 // laterOn returns the error that a later version wrote the record on the node of that name.

@@ -25,7 +25,8 @@ func TestCountOfRecords(t *testing.T) {
 		other  bool
 	}{
 		"nothing":           {nil, nil, admission.Others{None: 1}, false},
-		"the same":          {&admission.Record{Nodes: map[string]string{"a": "", "b": ""}, MaxTTLMS: 1000}, nil, admission.Others{Same: 1}, false},
+		"the same":          {&admission.Record{Nodes: map[string]string{"a": "", "b": ""}, MaxTTLMS: 1000}, nil, admission.Others{Same: 1, Longest: time.Second}, false},
+		"of a change":       {&admission.Record{Nodes: map[string]string{"a": "", "b": ""}, MaxTTLMS: 1000, FormerMS: 5000}, nil, admission.Others{Same: 1, Longest: 5 * time.Second}, false},
 		"another MaxTTL":    {&admission.Record{Nodes: map[string]string{"a": "", "b": ""}, MaxTTLMS: 2000}, nil, admission.Others{}, true},
 		"other nodes":       {&admission.Record{Nodes: map[string]string{"a": "", "c": "", "e": ""}, MaxTTLMS: 1000}, nil, admission.Others{}, true},
 		"other names":       {&admission.Record{Nodes: map[string]string{"x": "r1", "y": "r2"}, MaxTTLMS: 1000}, nil, admission.Others{}, true},

@@ -225,7 +225,7 @@ func (n *Node) inspectOnce(ctx context.Context, word *word) error {
 		return n.open(ctx, a, seen, d.Void)
 	case admission.Begin:
 		if seen.shard == nil {
-			if err := n.quarantine(ctx, a, seen); err != nil {
+			if err := n.quarantine(ctx, e.Quarantine(a), seen); err != nil {
 				return err
 			}
 		}
@@ -294,10 +294,10 @@ func (n *Node) mark(ctx context.Context, seen *evidence) error {
 	return err
 }
 
-// quarantine notes on the node that its quarantine begins now.
-func (n *Node) quarantine(ctx context.Context, a admission.Agreement, seen *evidence) error {
+// quarantine notes on the node that its quarantine begins now, and lasts for d at least.
+func (n *Node) quarantine(ctx context.Context, d time.Duration, seen *evidence) error {
 	// rule: quarantine-not-shortened
-	note := admission.NewNote(seen.server(), seen.now, a.Quarantine()).After(seen.noteText)
+	note := admission.NewNote(seen.server(), seen.now, d).After(seen.noteText)
 	reply, err := eval(ctx, n.conn, script.Quarantine.Text, n.deploymentKeys(),
 		[]string{seen.run(), seen.info["master_replid"], note.Text(), seen.recordText, seen.noteText})
 	if err == nil && reply.Int != 1 {

@@ -46,15 +46,19 @@ func (n *Node) reset(ctx context.Context) error {
 	if later != nil { // nobody here can say for how long its clients hold their locks
 		return fmt.Errorf("%w: %w", admission.ErrUnfit, later)
 	}
-	longest := a.Quarantine()
+	longest := a.MaxTTL
 	for _, r := range append(others, seen.record) {
 		if r != nil {
-			longest = max(longest, r.Agreement(a.Deployment).Quarantine())
+			longest = max(longest, r.LongestTTL())
 		}
 	}
-	note := admission.NewNote(seen.server(), seen.now, longest).After(seen.noteText)
+	record := a.Record(seen.server())
+	if longest > a.MaxTTL {
+		record.FormerMS = longest.Milliseconds()
+	}
+	note := admission.NewNote(seen.server(), seen.now, admission.Quarantine(longest)).After(seen.noteText)
 	reply, err := eval(ctx, n.conn, script.Quarantine.Text, n.deploymentKeys(),
-		[]string{seen.run(), seen.info["master_replid"], note.Text(), seen.recordText, seen.noteText, a.Record(seen.server()).Text()})
+		[]string{seen.run(), seen.info["master_replid"], note.Text(), seen.recordText, seen.noteText, record.Text()})
 	switch {
 	case err != nil:
 		return err

@@ -93,8 +93,8 @@ var breaches = []breach{
 	},
 	{
 		rule: "a quarantine is longer than the longest TTL", file: "internal/admission/agreement.go", within: 1000,
-		was: "	return a.MaxTTL + 2*script.Clamp + vote.LongestAttempt\n",
-		now: "	if broken == RULE {\n		return time.Second\n	}\n	return a.MaxTTL + 2*script.Clamp + vote.LongestAttempt\n",
+		was: "	return longest + 2*script.Clamp + vote.LongestAttempt\n",
+		now: "	if broken == RULE {\n		return time.Second\n	}\n	return longest + 2*script.Clamp + vote.LongestAttempt\n",
 	},
 	{
 		rule: "what one may have taken over who was woken up is not lost", file: "release.go", within: 4000, weather: "torn",

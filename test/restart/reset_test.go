@@ -3,6 +3,7 @@ package restart
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -160,6 +161,88 @@ func TestResetToASmallerMaxTTL(t *testing.T) {
 	// By the node's clock in whole seconds, and less what this machine took.
 	if left := locktest.VerdictOf(t, err, 0).Left; left < large.MaxTTL-locktest.Patience || left > large.MaxTTL+5*time.Second {
 		t.Errorf("%v left, want the former MaxTTL and 4s", left)
+	}
+}
+
+// A node that forgets a change of the deployment is told by the others for how long locks of before the change may be held.
+func TestAChangeIsForgotten(t *testing.T) {
+	t.Parallel()
+	servers := redistest.Nodes(t, 3)
+	small := locktest.WithQuarantine(redistest.URLs(servers)...)
+	large := small
+	large.MaxTTL = time.Minute
+	locktest.Vouch(t, locktest.Open(t, large), large.Nodes...)
+	client := locktest.Open(t, small)
+	reset := func() {
+		t.Helper()
+		for _, node := range small.Nodes {
+			if err := client.Reset(t.Context(), node); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	waits := func(what string, i int, atLeast, atMost time.Duration) {
+		t.Helper()
+		// By a new client: one that has just asked says for a moment what it was told.
+		if _, err := locktest.AwaitAnswer(t, locktest.Open(t, small), "x"); !errors.Is(err, redlatch.ErrNotAdmitted) {
+			t.Fatalf("%s: got %v, want ErrNotAdmitted", what, err)
+		}
+		if node := locktest.Examine(t, small)[i]; node.Status != doctor.StatusWaiting || node.Left < atLeast || node.Left > atMost {
+			t.Errorf("%s: %v, for %v because of %v, want %v to %v", what, node.Status, node.Left, node.Reason, atLeast, atMost)
+		}
+	}
+	former := large.MaxTTL + 4*time.Second
+	reset()
+	locktest.Do(t, servers[1], "FLUSHALL")
+	waits("flushed", 1, former-locktest.Patience, former+time.Second)
+	if err := servers[2].RestartEmpty(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waits("restarted", 2, former-locktest.Patience, former+time.Second)
+	// What is left of the former settings is carried on where they are changed again.
+	reset()
+	locktest.Do(t, servers[0], "FLUSHALL")
+	waits("flushed after another change", 0, former-locktest.Patience, former+time.Second)
+	// A node that votes tells of no former settings any more.
+	locktest.Vouch(t, client, small.Nodes...)
+	for _, server := range servers {
+		if record := fmt.Sprint(locktest.Do(t, server, "GET", "redlatch:{default}:deployment")); strings.Contains(record, "former") {
+			t.Errorf("admitted, and its record is %s", record)
+		}
+	}
+}
+
+// A lock of before a change is held on two nodes. One of these forgets it, and the change, and could make a majority with the
+// node that was changed earlier, and votes.
+func TestAChangeIsForgottenWhileALockIsHeld(t *testing.T) {
+	t.Parallel()
+	servers := redistest.Nodes(t, 3)
+	small := locktest.WithQuarantine(redistest.URLs(servers)...)
+	large := small
+	large.MaxTTL = time.Minute
+	old, client := locktest.Open(t, large), locktest.Open(t, small)
+	locktest.Vouch(t, old, large.Nodes...)
+	reset := func(nodes ...string) {
+		t.Helper()
+		for _, node := range nodes {
+			if err := client.Reset(t.Context(), node); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	reset(small.Nodes[0])
+	locktest.Vouch(t, client, small.Nodes[0])
+	held := locktest.TryLock(t, old, "x", redlatch.WithTTL(large.MaxTTL), redlatch.WithoutRenewal())
+	locktest.AwaitOn(t, held, servers[1:]...)
+	reset(small.Nodes[1:]...)
+	locktest.Do(t, servers[1], "FLUSHALL")
+	for over := time.Now().Add(locktest.RestartQuarantine + 2*time.Second); time.Now().Before(over); time.Sleep(200 * time.Millisecond) {
+		if _, err := client.TryLock(t.Context(), "x"); err == nil && held.Err() == nil {
+			t.Fatal("a second holder")
+		}
+	}
+	if node := locktest.Examine(t, small)[1]; node.Status != doctor.StatusWaiting {
+		t.Errorf("the node that forgot: %v", node.Status)
 	}
 }
 
