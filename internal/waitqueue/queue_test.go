@@ -373,25 +373,42 @@ func TestLeaveWhileJoining(t *testing.T) {
 	}
 }
 
+// answering is a node whose caller leaves as it is answered that keys were left to it.
+type answering struct {
+	Node
+	leave func()
+}
+
+func (n answering) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
+	p := n.Node.Enqueue(ctx, r)
+	if p.From != "" {
+		n.leave()
+	}
+	return p
+}
+
 // What a holder left on other nodes is told to the one who is woken up, by the message
 // and by the answer, and forgone by one who leaves.
 func TestLeftToTheFirst(t *testing.T) {
 	t.Parallel()
-	for _, way := range []string{"woken up", "looks", "leaves", "leaves before it knows", "leaves, and is told after its wait", "is forgotten"} {
+	for _, way := range []string{"woken up", "looks", "leaves", "leaves before it knows", "leaves, and is told after its wait", "leaves while it asks again", "leaves as it is answered", "is forgotten"} {
 		synctest.Test(t, func(t *testing.T) {
 			nodes := newNodes(3)
 			k := arbiter(t, nodes)
-			k.set(func(k *node) { k.holder, k.mute = "ours", way == "looks" })
+			k.set(func(k *node) { k.holder, k.mute = "ours", way == "looks" || way == "leaves as it is answered" })
 			q := newQueue(t, "p", nodes, nil)
 			p := q.join(key, false)
 			ctx, cancel := context.WithCancel(t.Context())
+			if i := q.Arbiter(key); way == "leaves as it is answered" {
+				q.nodes[i] = answering{q.nodes[i], cancel}
+			}
 			out := awaiting(ctx, p, 0)
 			settle()
 			k.set(func(k *node) { k.from = "before" })
 			switch way {
 			case "is forgotten":
 				p.forget()
-			case "leaves, and is told after its wait":
+			case "leaves, and is told after its wait", "leaves while it asks again":
 				cancel()
 			}
 			synctest.Wait()
@@ -406,6 +423,14 @@ func TestLeftToTheFirst(t *testing.T) {
 			}
 			<-out
 			switch way {
+			case "leaves while it asks again":
+				settle()
+				asks, leave := context.WithCancel(t.Context())
+				out = awaiting(asks, p, 0)
+				synctest.Wait()
+				leave()
+				<-out
+				p.Leave()
 			case "woken up", "looks":
 				if got := p.Attempt(request).From; got != "before" {
 					t.Errorf("%s: it is left to it by %q", way, got)

@@ -85,10 +85,7 @@ func (t *Ticket) Await(ctx context.Context, rest time.Duration, told func(vote.P
 				return err
 			}
 		}
-		select {
-		case <-t.woken: // the answer tells as much
-		default:
-		}
+		t.takeNotice() // the answer tells as much, if it comes
 		if err := t.enqueue(ctx); err != nil {
 			return err
 		}
@@ -162,6 +159,9 @@ func (t *Ticket) enqueue(ctx context.Context) error {
 			t.queue.leave(i, vote.WakeUp{Key: t.key, Waiter: p.Ticket.Waiter, From: p.From}, nil)
 		}
 		if ctx.Err() != nil {
+			if there {
+				t.from = cmp.Or(p.From, t.from)
+			}
 			return context.Cause(ctx)
 		}
 		if p.Verdict == vote.Held {
@@ -219,13 +219,18 @@ func (t *Ticket) Leave() {
 		return
 	}
 	t.forget()
+	t.takeNotice()
+	if t.queued() {
+		t.abandon()
+	}
+}
+
+// takeNotice takes in a notice that has come, and remembers who has left its keys to this process.
+func (t *Ticket) takeNotice() {
 	select {
 	case n := <-t.woken:
 		t.from = cmp.Or(n.from, t.from)
 	default:
-	}
-	if t.queued() {
-		t.abandon()
 	}
 }
 
