@@ -13,7 +13,7 @@ import (
 
 // Enqueue takes a place in the wait queue for the key, or says that the waiter is still there, and
 // returns the waiter's position. With r.Watch, a change of the key is told to Options.Changed where
-// the server can tell of it.
+// the server can tell of it. Redis 7.0 would not tell of slots, whose keys the step does not name.
 func (n *Node) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 	hears := n.listen(ctx)
 	waiter, reads := strings.CutPrefix(vote.Waiter(r.Ticket.Waiter), vote.Reader)
@@ -36,7 +36,7 @@ func (n *Node) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 	seen, err := n.ready(ctx, n.inFlight, n.options.Patience)
 	if err == nil {
 		args[3] = seen.expected
-		if l, ok := n.conn.(driver.Watcher); ok && r.Watch {
+		if l, ok := n.conn.(driver.Watcher); ok && r.Watch && r.Slots == 0 {
 			reply, watched, err = l.EvalSHAWatching(ctx, n.voting.SHA, keys, args)
 		} else {
 			reply, err = n.conn.EvalSHA(ctx, n.voting.SHA, keys, args)

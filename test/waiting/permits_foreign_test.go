@@ -3,6 +3,7 @@ package waiting
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
@@ -47,5 +48,33 @@ func TestPermitsBesideForeignKeys(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A foreign client has a slot. Who waits does not find out only by the next heartbeat that it is free.
+func TestWaitForAForeignPermit(t *testing.T) {
+	t.Parallel()
+	node := locktest.Shared(t, 1)[0]
+	client := locktest.Open(t, locktest.Config(node.URL()))
+	soonest := time.Hour
+	for i := range 3 { // a busy machine may be late once
+		name := fmt.Sprint(t.Name(), i)
+		locktest.Do(t, node, "SET", locktest.SlotKey(name, 0), "theirs", "PX", "60000")
+		out := locktest.LockIn(locktest.Within(t, locktest.Patience), client, name, redlatch.WithPermits(1))
+		locktest.Await(t, "it is queued", func() bool {
+			return locktest.Do(t, node, "EXISTS", "redlatch:{"+name+"}:queue:"+locktest.PermitsKey(name)).(int64) == 1
+		})
+		<-time.After(50 * time.Millisecond)
+		start := time.Now()
+		locktest.Do(t, node, "DEL", locktest.SlotKey(name, 0))
+		o := <-out
+		if o.Err != nil {
+			t.Fatal(o.Err)
+		}
+		soonest = min(soonest, time.Since(start))
+		locktest.Unlock(t, o.Lock)
+	}
+	if soonest > leastHeartbeat/2 {
+		t.Errorf("it had the permit %v after it was free", soonest)
 	}
 }
