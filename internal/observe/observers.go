@@ -52,10 +52,11 @@ func (o *Observers) Changed(key string) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for k, channels := range o.of {
-		if key != "" && k != key {
-			continue
-		}
+	changed := o.of
+	if key != "" {
+		changed = map[string]map[chan struct{}]bool{key: o.of[key]}
+	}
+	for _, channels := range changed {
 		for c := range channels {
 			select {
 			case c <- struct{}{}:
