@@ -35,7 +35,7 @@ func (n *Node) Watch(ctx, _ context.Context, key string) (a vote.Answer, watched
 	return a, watched
 }
 
-// Read answers Held with the key's holder and, in Token, its counter, 0 where there is none; or
+// Read answers Held with the key's holder and, in Counter, its counter, 0 where there is none; or
 // NotOurs when nobody has the key.
 func (n *Node) Read(ctx context.Context, key string) vote.Answer {
 	values, _, err := n.values(ctx, false, key, CounterKey(key))
