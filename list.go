@@ -320,6 +320,7 @@ func (e endpoint) dialToBrowse(ctx context.Context, deployment string, all bool)
 		err = listing.CheckRecord(ctx, conn, deployment)
 	}
 	if err != nil {
+		conn.Cut() // Close would wait for the answer of a node that hangs
 		conn.Close()
 		return nil, err
 	}

@@ -1,0 +1,43 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// A node hangs as soon as it is connected to. List waits for it until its ctx is done, and for a second at most.
+func TestListOfANodeThatHangs(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, locktest.Shared(t, 1)[0].Addr())
+	proxy.OnCommand(func(c redistest.Command) redistest.Action {
+		if c.Name() == "INFO" {
+			return redistest.DropReply
+		}
+		return redistest.Pass
+	})
+	for patience, most := range map[time.Duration]time.Duration{200 * time.Millisecond: time.Second, time.Minute: 1800 * time.Millisecond} {
+		soonest := time.Hour
+		for range 3 { // a busy machine may be late once
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			start := time.Now()
+			_, _, err := redlatch.List(ctx, locktest.Config(proxy.URL()), "*")
+			soonest = min(soonest, time.Since(start))
+			cancel()
+			if !errors.Is(err, redlatch.ErrNoQuorum) {
+				t.Fatal(err)
+			}
+			if soonest <= most {
+				break
+			}
+		}
+		if soonest > most {
+			t.Errorf("with a ctx of %v it took %v", patience, soonest)
+		}
+	}
+}
