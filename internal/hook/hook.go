@@ -157,12 +157,14 @@ type Patient struct {
 	Dial  func(address string) (driver.Conn, error)
 }
 
-// Close closes the node.
+// Close closes the node. It waits for no answer.
 func (p Patient) Close() {
 	if p.Cluster != nil {
+		p.Cluster.Cut()
 		p.Cluster.Close()
 		return
 	}
+	p.Node.Cut()
 	p.Node.Close()
 }
 

@@ -72,6 +72,7 @@ func (c *Cluster) survey(ctx context.Context, seeds []string, dial func(address 
 			ask, cancel := context.WithTimeout(ctx, c.options.ConnectTimeout)
 			masters, addresses, err = askAddresses(ask, conn, seed)
 			cancel()
+			cut(conn) // Close would wait for the answer of a server that hangs
 			conn.Close()
 		}
 		if err == nil {
@@ -128,17 +129,19 @@ var (
 
 // lookAtMaster looks at the master behind conn, and closes conn.
 func (c *Cluster) lookAtMaster(ctx context.Context, found *MasterExamination, conn driver.Conn, masters []master, lockKeys []string) {
+	listening := conn
 	if l, ok := c.conn.(driver.ShardListener); ok {
 		// Waiters listen by the connections that a Cluster's clients have.
-		conn = struct {
+		listening = struct {
 			driver.Conn
 			driver.ShardListener
 		}{conn, l}
 	}
 	o := c.options
 	o.slotTag = hashslot.TagOf(found.home)
-	n := New(conn, o)
+	n := New(listening, o)
 	defer n.Close()
+	defer cut(conn)
 	found.Examination = n.Look(ctx, lockKeys)
 	if found.Err != nil {
 		return
