@@ -29,20 +29,20 @@ type cleanUps struct {
 	running bool
 }
 
-// add puts l on the list, and reports whether the caller must start working the list off. A key
+// add puts c on the list, and reports whether the caller must start working the list off. A key
 // that several tries of a call wanted removed is kept once.
-func (s *cleanUps) add(l cleanUp) (start bool) {
+func (s *cleanUps) add(c cleanUp) (start bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, known := range s.list[max(0, len(s.list)-recent):] {
-		if known.request.ID == l.request.ID && known.request.Key == l.request.Key {
+		if known.request.ID == c.request.ID && known.request.Key == c.request.Key {
 			return false
 		}
 	}
 	if len(s.list) == maxCleanUps {
 		s.list = s.list[1:]
 	}
-	s.list = append(s.list, l)
+	s.list = append(s.list, c)
 	start = !s.running
 	s.running = true
 	return start
@@ -55,10 +55,10 @@ func (s *cleanUps) next() (cleanUp, bool) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	for len(s.list) > 0 {
-		l := s.list[0]
+		c := s.list[0]
 		s.list = s.list[1:]
-		if now.Before(l.gone) {
-			return l, true
+		if now.Before(c.gone) {
+			return c, true
 		}
 	}
 	s.list, s.running = nil, false
@@ -66,11 +66,11 @@ func (s *cleanUps) next() (cleanUp, bool) {
 }
 
 // back puts what could not be released yet back to the head of the list, unless the list is full by now.
-func (s *cleanUps) back(l cleanUp) {
+func (s *cleanUps) back(c cleanUp) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.list) < maxCleanUps {
-		s.list = append([]cleanUp{l}, s.list...)
+		s.list = append([]cleanUp{c}, s.list...)
 	}
 }
 
@@ -80,12 +80,12 @@ func (n *Node) workOff() {
 	const first, last = 20 * time.Millisecond, time.Second
 	pause, closing := first, false
 	for {
-		l, ok := n.cleanUps.next()
+		c, ok := n.cleanUps.next()
 		if !ok {
 			return
 		}
 		ctx, cancel := context.WithTimeout(n.life, n.options.ConnectTimeout)
-		_, err := n.release(ctx, l.request)
+		_, err := n.release(ctx, c.request)
 		cancel()
 		if isFinal(err) {
 			pause = first
@@ -94,7 +94,7 @@ func (n *Node) workOff() {
 		if closing {
 			return
 		}
-		n.cleanUps.back(l)
+		n.cleanUps.back(c)
 		select {
 		case <-time.After(pause):
 			pause = min(2*pause, last)
