@@ -378,7 +378,10 @@ func dropUnsent(conn net.Conn) {
 var _ driver.Cutter = (*Conn)(nil)
 
 // Cut implements driver.Cutter.
-func (c *Conn) Cut() { c.breakOff(func(*watched) bool { return true }) }
+func (c *Conn) Cut() {
+	c.sessions.cut()
+	c.breakOff(func(*watched) bool { return true })
+}
 
 // breakOff makes sure that no further connection is made, and breaks those for which which reports
 // true.

@@ -33,6 +33,9 @@ type sessions struct {
 	life   context.Context // ends in close
 	end    context.CancelFunc
 	closed *sync.Once
+
+	uncut context.Context // ends in Cut
+	cut   context.CancelFunc
 }
 
 func newSessions() sessions {
@@ -40,7 +43,8 @@ func newSessions() sessions {
 	for range maxSessions {
 		s.places <- nil
 	}
-	s.life, s.end = context.WithCancel(context.Background())
+	s.uncut, s.cut = context.WithCancel(context.Background())
+	s.life, s.end = context.WithCancel(s.uncut)
 	return s
 }
 
@@ -136,7 +140,9 @@ func (c *Conn) IfEqual(ctx context.Context, key, value string, then ...string) (
 			if errors.Is(err, driver.ErrNotSent) {
 				session.Cut() // else wait a moment for what was sent: it should come before what follows
 			}
+			stop := context.AfterFunc(c.sessions.uncut, session.Cut)
 			session.Close() // it may be watching, or in the middle of a transaction
+			stop()
 			session = nil
 		}
 		c.sessions.places <- session

@@ -247,3 +247,44 @@ func TestCloseWhileASessionConnects(t *testing.T) {
 		}
 	})
 }
+
+// Cut ends a session whose transaction the server does not answer, which Close waits a moment for.
+func TestCutEndsASessionThatHangs(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	o, _, err := Parse(proxy.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	soonest := time.Hour
+	const most = 500 * time.Millisecond
+	for try := 0; try < 3 && soonest > most; try++ { // a busy machine may be late once
+		c := open(t, o)
+		must(t, c, "SET", "k", "mine")
+		asked := make(chan struct{})
+		proxy.OnCommand(func(seen redistest.Command) redistest.Action {
+			if seen.Name() != "EXEC" {
+				return redistest.Pass
+			}
+			close(asked)
+			return redistest.DropReply
+		})
+		ended := make(chan error, 1)
+		go func() {
+			_, _, err := c.IfEqual(context.Background(), "k", "mine", "SET", "k", "mine")
+			ended <- err
+		}()
+		<-asked
+		start := time.Now()
+		c.Cut()
+		c.Close()
+		soonest = min(soonest, time.Since(start))
+		if err := <-ended; err == nil || errors.Is(err, driver.ErrNotSent) {
+			t.Errorf("the transaction: %v", err)
+		}
+	}
+	if soonest > most {
+		t.Errorf("it took %v", soonest)
+	}
+}
