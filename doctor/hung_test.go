@@ -36,7 +36,7 @@ func TestExamineANodeThatHangs(t *testing.T) {
 		})
 		const patience, most = 200 * time.Millisecond, 800 * time.Millisecond
 		soonest := time.Hour
-		for try := 0; try < 3 && soonest > most; try++ { // a busy machine may be late once
+		for try := 0; try < 20 && soonest > most; try++ { // a busy machine may be late
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			start := time.Now()
 			reports, err := doctor.Examine(ctx, locktest.Config(fake.URL()+c.parameter))

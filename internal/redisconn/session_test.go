@@ -259,7 +259,7 @@ func TestCutEndsASessionThatHangs(t *testing.T) {
 	}
 	soonest := time.Hour
 	const most = 500 * time.Millisecond
-	for try := 0; try < 3 && soonest > most; try++ { // a busy machine may be late once
+	for try := 0; try < 20 && soonest > most; try++ { // a busy machine may be late
 		c := open(t, o)
 		must(t, c, "SET", "k", "mine")
 		asked := make(chan struct{})

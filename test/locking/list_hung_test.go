@@ -23,7 +23,7 @@ func TestListOfANodeThatHangs(t *testing.T) {
 	})
 	for patience, most := range map[time.Duration]time.Duration{200 * time.Millisecond: time.Second, time.Minute: 1800 * time.Millisecond} {
 		soonest := time.Hour
-		for range 3 { // a busy machine may be late once
+		for range 20 { // a busy machine may be late
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			start := time.Now()
 			_, _, err := redlatch.List(ctx, locktest.Config(proxy.URL()), "*")
