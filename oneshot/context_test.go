@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
@@ -73,5 +74,43 @@ func TestOneShotIsRefusedBesideANodeThatHangs(t *testing.T) {
 		defer proxy.BlackHole(redistest.Both, false)
 		_, err := client.Take(t.Context(), t.Name(), "x", locktest.TTL)
 		return errors.Is(err, redlatch.ErrRefused) && locktest.VerdictOf(t, err, 2).Err == nil
+	})
+}
+
+// A take whose ctx ends while the node's answer is on its way is undone when that comes. An extension right after it
+// does not say that the lock is held, only for the undoing to delete it.
+func TestExtendAfterTheContextOfATake(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, w way, binary string) {
+		name := t.Name()
+		s := w.site(t, locktest.SharedOf(t, binary, 1))
+		client := s.open(t)
+		locktest.Await(t, "it is connected", func() bool {
+			_, err := client.Extend(t.Context(), name+"/before", "x", locktest.TTL)
+			return err == nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		left := make(chan struct{})
+		var struck atomic.Bool
+		s.proxies[0].OnCommand(func(c redistest.Command) redistest.Action {
+			if set, _ := locktest.StepOf(c); (set == "acquire" || c.Name() == "SET") && !struck.Swap(true) {
+				cancel()
+				<-left
+				time.Sleep(10 * time.Millisecond) // an extension would have been sent
+			}
+			return redistest.Pass
+		})
+		taken, err := client.Take(ctx, name, "x", locktest.TTL)
+		close(left)
+		if taken || !errors.Is(err, context.Canceled) {
+			t.Fatalf("take: %t, %v", taken, err)
+		}
+		extended, err := client.Extend(t.Context(), name, "x", locktest.TTL)
+		if err := client.locks.Close(); err != nil { // it waits for what is undone
+			t.Error(err)
+		}
+		if value := locktest.Value(t, s.nodes[0], name); extended && value != "x" {
+			t.Errorf("extended: %t, %v; then the key is %q", extended, err, value)
+		}
 	})
 }

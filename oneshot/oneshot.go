@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -99,7 +100,9 @@ func NewWith(client *redlatch.Client, config Config) (*Client, error) {
 // late release of an earlier take can release a later one. A Take that fails deletes the keys that
 // it is known to have set. It does not delete those on nodes that did not answer, which may be of
 // an earlier take under the id. So after an error the caller may Release the id, or find out with
-// Extend whether the take was executed after all.
+// Extend whether the take was executed after all. If ctx ended first, keys are deleted in the
+// background: an Extend with the same *redlatch.Client waits for that, and one of another program may
+// return true for a lock that is then deleted.
 //
 // It waits for a quorum, for NodeTimeout at most (with Config.Replicas, twice its Timeout more),
 // and if it then has keys to delete, for four times as long at most; or for ctx. Keys that the
@@ -122,6 +125,7 @@ func (c *Client) Take(ctx context.Context, name, id string, ttl time.Duration) (
 	granted, err := call.vote(ctx, quorum.Poll{
 		Ask:      func(ctx context.Context, i int) vote.Answer { return c.nodes[i].Take(ctx, c.commands, request) },
 		Undo:     func(ctx context.Context, i int) { c.nodes[i].Drop(ctx, c.commands, call.release()) },
+		Of:       call.of(),
 		TTL:      call.ttl,
 		Longest:  vote.LongestAttempt,
 		Patience: 1,
@@ -140,7 +144,7 @@ func (c *Client) Take(ctx context.Context, name, id string, ttl time.Duration) (
 // prolonged it. A node that has lost its keys is not given the lock again, as Lock.Extend would do:
 // the lock is lost once a majority has, even one node after the other. A lock is not shortened,
 // except with CommandsNative, also where CommandsAuto chose that. Waiting and errors are those of
-// Take. After an error the lock is held for as long as before, or longer. For a client whose
+// Take; first it waits until a Take under the id, whose ctx ended, has deleted what it deletes. After an error the lock is held for as long as before, or longer. For a client whose
 // settings are not the deployment's, the *redlatch.QuorumError wraps redlatch.ErrInvalid as well,
 // and nothing was prolonged.
 func (c *Client) Extend(ctx context.Context, name, id string, ttl time.Duration) (bool, error) {
@@ -156,6 +160,7 @@ func (c *Client) Extend(ctx context.Context, name, id string, ttl time.Duration)
 		Ask: func(ctx context.Context, i int) vote.Answer {
 			return c.nodes[i].Prolong(ctx, c.commands, vote.Extend{Key: call.key, ID: id, TTL: call.ttl})
 		},
+		Of:       call.of(),
 		TTL:      call.ttl,
 		Patience: 1,
 	})
@@ -194,6 +199,9 @@ type call struct {
 
 // release returns the request to delete what the call left on a node, or was made to delete.
 func (c *call) release() vote.Release { return vote.Release{Key: c.key, ID: c.id} }
+
+// of tells the call's key and id from all others.
+func (c *call) of() string { return strconv.Quote(c.key) + c.id }
 
 // begin checks the arguments of a call and begins it. The call's leave ends it.
 func (c *Client) begin(ctx context.Context, op, name, id string) (*call, error) {

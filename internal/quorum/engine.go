@@ -42,6 +42,8 @@ type Engine struct {
 	// onWaiting is the function that OnWaiting sets.
 	onWaiting func(key string)
 
+	// unsettled has the polls that may still be undone.
+	unsettled    settlements
 	secondRounds atomic.Uint64
 }
 

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,9 @@ type Poll struct {
 	Enough func(answers []vote.Answer) bool
 	// Undo takes back what node i granted to a poll that is lost.
 	Undo func(ctx context.Context, i int)
+	// Of, if not empty, says which key and id the poll is about. One without an Undo begins when no
+	// earlier one about the same may be undone any more: else what it is granted might be deleted.
+	Of string
 	// TTL, if not zero, is how long the nodes keep a key: a poll whose quorum comes after its
 	// validity is over is lost.
 	TTL time.Duration
@@ -33,14 +37,23 @@ type Poll struct {
 // background where it answers later. Nothing is undone where no answer says that there is something
 // to undo.
 func (e *Engine) Put(ctx context.Context, p Poll) (bool, []vote.Answer) {
-	start := e.clock.Now()
 	n := len(e.voters)
+	settled := &settlement{poll: p, engine: e, left: n + 1, over: make(chan struct{})}
+	switch {
+	case p.Of == "":
+	case p.Undo != nil:
+		e.unsettled.add(settled)
+	case !e.unsettled.await(ctx, p.Of):
+		return false, make([]vote.Answer, n)
+	}
+	defer settled.leave()
+	start := e.clock.Now()
 	round := new(roundContext)
 	round.begin(e, start.Mono, time.Duration(p.Patience)*e.timeout)
 	votes := make(chan stepAnswer, n)
-	settled := &settlement{poll: p, engine: e}
 	for i := range n {
 		e.workers.run(func() {
+			defer settled.leave()
 			a := p.Ask(round, i)
 			if p.Undo != nil && (a.Verdict == vote.Granted || a.Verdict == vote.NotReplicated) {
 				settled.granted(i)
@@ -71,6 +84,7 @@ func (e *Engine) Put(ctx context.Context, p Poll) (bool, []vote.Answer) {
 	now := e.clock.Now()
 	late := p.TTL != 0 && now.Reached(start.Add(p.TTL-Drift(p.TTL))) || p.Longest != 0 && now.Reached(start.Add(p.Longest))
 	if Count(answers, vote.Granted) >= Majority(n) && !late {
+		settled.end()
 		return true, answers
 	}
 	settled.lose(ctx)
@@ -83,9 +97,33 @@ type settlement struct {
 	poll   Poll
 	engine *Engine
 
+	// over is closed, once, when the poll will not be undone any more.
+	over chan struct{}
+	once sync.Once
+
 	mu    sync.Mutex // guards what follows; nothing is called while it is held
 	lost  bool
 	nodes []int // that granted, before it was lost
+	left  int   // how many may still undo it, or have it undone
+}
+
+// leave notes that one of those is done who may undo the poll.
+func (s *settlement) leave() {
+	s.mu.Lock()
+	s.left--
+	none := s.left == 0
+	s.mu.Unlock()
+	if none {
+		s.end()
+	}
+}
+
+// end notes that the poll will not be undone any more.
+func (s *settlement) end() {
+	s.once.Do(func() {
+		s.engine.unsettled.remove(s)
+		close(s.over)
+	})
 }
 
 func (s *settlement) granted(i int) {
@@ -105,10 +143,12 @@ func (s *settlement) lose(ctx context.Context) {
 	s.mu.Lock()
 	s.lost = true
 	nodes := s.nodes
+	s.left += len(nodes)
 	s.mu.Unlock()
 	undone := make(chan struct{}, len(nodes))
 	for _, i := range nodes {
 		s.engine.workers.run(func() {
+			defer s.leave()
 			s.undo(i)
 			undone <- struct{}{}
 		})
@@ -127,4 +167,45 @@ func (s *settlement) undo(i int) {
 	round.begin(s.engine, s.engine.clock.Mono(), releasePatience*s.engine.timeout)
 	defer round.unlimit()
 	s.poll.Undo(round, i)
+}
+
+// settlements are the polls that may still be undone, by what they are about.
+type settlements struct {
+	mu sync.Mutex // guards of
+	of map[string][]*settlement
+}
+
+func (l *settlements) add(s *settlement) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of == nil {
+		l.of = make(map[string][]*settlement)
+	}
+	l.of[s.poll.Of] = append(l.of[s.poll.Of], s)
+}
+
+func (l *settlements) remove(s *settlement) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	rest := slices.DeleteFunc(l.of[s.poll.Of], func(other *settlement) bool { return other == s })
+	if len(rest) == 0 {
+		delete(l.of, s.poll.Of)
+		return
+	}
+	l.of[s.poll.Of] = rest
+}
+
+// await waits until what is there now is over. It reports false if ctx ends before that.
+func (l *settlements) await(ctx context.Context, of string) bool {
+	l.mu.Lock()
+	before := slices.Clone(l.of[of])
+	l.mu.Unlock()
+	for _, s := range before {
+		select {
+		case <-s.over:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
 }

@@ -154,3 +154,57 @@ func TestContextThatPanicsLosesThePoll(t *testing.T) {
 		}
 	})
 }
+
+// A poll that undoes nothing begins when what it is about is not undone any more, or not at all where ctx ends
+// before. It does not wait for a poll that was won, or that is about something else.
+func TestPollWaitsForTheUndoingOfAnother(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		of      string
+		verdict vote.Verdict
+		limit   time.Duration
+		asked   bool
+		after   time.Duration
+	}{
+		"undone":       {"a", vote.Granted, time.Hour, true, 3 * time.Second},
+		"ctx ends":     {"a", vote.Granted, 2 * time.Second, false, 2 * time.Second},
+		"not granted":  {"a", vote.Held, time.Hour, true, time.Second},
+		"another's":    {"b", vote.Granted, time.Hour, true, 0},
+		"about nobody": {"", vote.Granted, time.Hour, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := New(make([]Voter, 1), newBubbleClock(), time.Hour)
+				defer e.Close()
+				gone, cancel := context.WithCancel(t.Context())
+				cancel()
+				first := Poll{
+					Patience: 1, Of: "a",
+					Ask: func(context.Context, int) vote.Answer {
+						time.Sleep(time.Second)
+						return vote.Answer{Verdict: c.verdict}
+					},
+					Undo: func(context.Context, int) { time.Sleep(2 * time.Second) },
+				}
+				if granted, _ := e.Put(gone, first); granted {
+					t.Error("granted after its ctx")
+				}
+				won := first
+				won.Ask = func(_ context.Context, i int) vote.Answer { return vote.Answer{Verdict: vote.Granted} }
+				if granted, _ := e.Put(t.Context(), won); !granted {
+					t.Error("not granted")
+				}
+				ctx, stop := context.WithTimeout(t.Context(), c.limit)
+				defer stop()
+				start, asked := time.Now(), false
+				granted, answers := e.Put(ctx, Poll{Patience: 1, Of: c.of, Ask: func(context.Context, int) vote.Answer {
+					asked = true
+					return vote.Answer{Verdict: vote.Granted}
+				}})
+				if after := time.Since(start); asked != c.asked || granted != c.asked || len(answers) != 1 || after != c.after {
+					t.Errorf("asked: %t, granted: %t, %v after %v", asked, granted, answers, after)
+				}
+			})
+		})
+	}
+}
