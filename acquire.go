@@ -24,11 +24,12 @@ import (
 // needs a ctx that was not made under it. A ctx that context.WithoutCancel made from the lock's
 // still carries the lock. Locks that were lost, released or detached do not count.
 //
-// Errors: when ctx is done first, errors.Is finds its cause and what stood in the way, which is
-// ErrHeld, ErrNoQuorum, ErrNotAdmitted or ErrOverloaded; errors.As finds a *QuorumError with each
-// node's answer. Errors that waiting cannot cure are returned at once: ErrRefused, ErrInvalid,
-// ErrClosed. After any error nothing is held, and the client is removing what a failed try may have
-// left on a node. Until that is removed, a further try, also of another client, may fail with ErrHeld by it.
+// Errors: when ctx is done first, errors.Is finds its cause and, unless ctx ended before anything was
+// known of it, what stood in the way, which is ErrHeld, ErrNoQuorum, ErrNotAdmitted or ErrOverloaded;
+// errors.As finds a *QuorumError with each node's answer. Errors that waiting cannot cure are returned
+// at once: ErrRefused, ErrInvalid, ErrClosed. After any error nothing is held, and the client is
+// removing what a failed try may have left on a node. Until that is removed, a further try, also of
+// another client, may fail with ErrHeld by it.
 func (c *Client) Lock(ctx context.Context, name string, options ...Option) (*Lock, error) {
 	return c.lock(ctx, detached, name, true, options)
 }

@@ -56,6 +56,9 @@ func (c *call) mine(other *QuorumError) *QuorumError {
 
 // Queued implements waitqueue.Caller.
 func (c *call) Queued(p vote.Position) error {
+	if f := c.failure; p.Reserved() && f != nil && f.kind == ErrHeld && !f.here {
+		return f // who had the lock says more than that it is kept for another who waits
+	}
 	votes := make([]NodeAnswer, 0, len(c.client.nodes))
 	if c.failure != nil {
 		votes = slices.Clone(c.failure.Nodes)

@@ -68,6 +68,9 @@ func (q *Queue) stay(ctx context.Context, l *local, w *waiter) (*quorum.Lease, e
 	for {
 		select {
 		case lease := <-w.turn:
+			if lease == nil {
+				q.tell(l, w.caller) // ctx may end before a node has told of anybody else
+			}
 			return lease, nil
 		case <-reports:
 			q.tell(l, w.caller)
@@ -174,13 +177,13 @@ func (q *Queue) await(ctx context.Context, c Caller, l *local, rest time.Duratio
 	}
 	l.ticket.slots = c.Slots()
 	err = l.ticket.Await(ctx, rest, func(p vote.Position) {
-		if !p.Reserved() {
-			newTurn = true
-			q.fail(l, c.Queued(p))
-			c.Report()
-		} else if p.Ahead == 0 {
+		if p.Reserved() && p.Ahead == 0 {
 			q.clearContended(l.key)
+			return
 		}
+		newTurn = newTurn || !p.Reserved()
+		q.fail(l, c.Queued(p))
+		c.Report()
 	})
 	if ctx.Err() != nil {
 		return false, newTurn, c.Ended()

@@ -30,6 +30,7 @@ func (*trying) Slots() uint16              { return 0 }
 func (*trying) Request() vote.Acquire      { return request }
 func (*trying) Queued(vote.Position) error { return nil }
 func (*trying) Report()                    {}
+func (*trying) Behind(*Holder, error)      {}
 func (*trying) Ended() error               { return errOver }
 func (c *trying) May() error {
 	if c.tries > 100 {
@@ -142,6 +143,27 @@ func TestPlaceAfterOneThatWasGivenUp(t *testing.T) {
 	})
 }
 
+// A caller whose turn comes knows who was before it: its ctx may end before a node has told of anybody else.
+func TestWhoseTurnComesKnowsWhoWasBefore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, "p", newNodes(1), nil)
+		q.options.Life = t.Context()
+		q.enter(wanting{})
+		holder := &Holder{Caller: wanting{}}
+		q.acquired(holder, true, false)
+		c := &hearing{trying: &trying{try: func(int) Failure { return Failure{Err: errOver, Final: true} }}}
+		over := make(chan error)
+		go func() { over <- q.Wait(t.Context(), c) }()
+		settle()
+		c.behind = nil // what it was told when it came
+		q.LetGo(holder)
+		if err := <-over; err != errOver || len(c.behind) != 1 || c.behind[0] != holder {
+			t.Errorf("it was told of %v: %v", c.behind, err)
+		}
+	})
+}
+
 // Those behind a caller that contends are told why that one has failed, also where it has no place in the queue.
 func TestFailureIsToldToThoseBehind(t *testing.T) {
 	t.Parallel()
@@ -223,7 +245,8 @@ type winning struct {
 	held   func(*Holder)
 }
 
-func (*winning) Listens() bool { return false }
+func (*winning) Listens() bool         { return false }
+func (*winning) Behind(*Holder, error) {}
 
 func (c *winning) Try(vote.Acquire) (*quorum.Lease, Failure) {
 	c.before()

@@ -180,6 +180,40 @@ func endedByDeadline(t *testing.T, c *redlatch.Client, name string, options ...r
 	return err
 }
 
+// Ctx ends while the free lock is kept for another client, which does not take it: that is what stands in the way.
+func TestCtxEndsBehindAWaiter(t *testing.T) {
+	t.Parallel()
+	nodes := locktest.Shared(t, 1)
+	proxy := redistest.Proxies(t, nodes)[0]
+	c := locktest.Config(nodes[0].URL())
+	locktest.Await(t, "it is told of the waiter", func() bool { // a busy machine may be late
+		holder, other := locktest.Open(t, c), locktest.Open(t, locktest.Through(c, proxy.URL()))
+		lock := locktest.TryLock(t, holder, t.Name())
+		report, waits := locktest.WhenWaiting(nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		out := locktest.LockIn(ctx, other, t.Name(), report)
+		<-waits
+		if err := proxy.AwaitCommand(locktest.Within(t, locktest.Patience), "SUBSCRIBE", 1); err != nil {
+			t.Fatal(err)
+		}
+		proxy.HoldBack(redistest.Replies, true)
+		locktest.Unlock(t, lock)
+		mine, err := holder.Lock(locktest.Within(t, 100*time.Millisecond), t.Name())
+		cancel()
+		proxy.HoldBack(redistest.Replies, false)
+		if mine != nil {
+			locktest.Unlock(t, mine)
+		} else if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, redlatch.ErrHeld) {
+			t.Errorf("%v", err)
+		}
+		if o := <-out; o.Err == nil {
+			locktest.Unlock(t, o.Lock)
+		}
+		return mine == nil
+	})
+}
+
 // Ctx ends while a try is under way that nobody answers: what stood in the way
 // is what the last whole try found.
 func TestCtxEndsATry(t *testing.T) {
