@@ -73,7 +73,12 @@ func inTx(ctx context.Context, db TxBeginner, opts *sql.TxOptions, invalid error
 	if err := fn(tx); err != nil {
 		return err
 	}
-	if err := tx.Commit(); err != nil {
+	err = tx.Commit()
+	if ctx.Err() != nil && (errors.Is(err, sql.ErrTxDone) || errors.Is(err, ctx.Err())) {
+		// database/sql may have rolled back by itself, and then says no more than that the transaction is over.
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	if err != nil {
 		return fmt.Errorf("fence: commit: %w", err)
 	}
 	return nil

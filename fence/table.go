@@ -113,8 +113,8 @@ func (t Table) Enter(ctx context.Context, tx Tx, resource string, token uint64) 
 //
 // If Enter fails, fn does not run. If fn fails, the transaction is rolled back, with the announcement, and fn's error
 // is returned as it is: throw away what fn read. If the commit fails with a lost connection, it is not known whether it
-// took place. When ctx is done the transaction is rolled back. So with the lock's own context, no commit begins after
-// the lock was found lost.
+// took place. When ctx is done the transaction is rolled back, and if fn returns nil all the same, errors.Is finds the
+// cause of ctx. So with the lock's own context, no commit begins after the lock was found lost.
 func (t Table) Do(ctx context.Context, db TxBeginner, resource string, token uint64, fn func(tx *sql.Tx) error) error {
 	enter, err := t.entering(resource, token)
 	return inTx(ctx, db, t.TxOptions, err, enter, fn)
