@@ -82,7 +82,7 @@ func (s *store) keeps(ttl time.Duration) (clientv3.LeaseID, vote.Answer) {
 		return native, vote.Answer{}
 	}
 	if s.asked < 2*ttl {
-		return 0, vote.Answer{Verdict: vote.Refused, Err: fmt.Errorf("%w: the lock is kept for %v, and this client's etcd lease lasts for %v: use a MaxTTL of %v", redlatch.ErrInvalid, ttl, s.asked, ttl)}
+		return 0, vote.Answer{Verdict: vote.Refused, Err: fmt.Errorf("%w: the lock is kept for %v, and this client's etcd lease, which must last for twice as long, lasts for %v: use a MaxTTL of %v", redlatch.ErrInvalid, ttl, s.asked, ttl)}
 	}
 	return 0, answer(errStale)
 }

@@ -118,7 +118,7 @@ func (s *store) keeps(ttl time.Duration) (vote.Answer, bool) {
 	lasts := s.touches.lasts
 	s.mu.Unlock()
 	if lasts < 2*ttl {
-		return vote.Answer{Verdict: vote.Refused, Err: fmt.Errorf("%w: the lock is kept for %v, and this client's session lasts for %v: use a MaxTTL of %v", redlatch.ErrInvalid, ttl, lasts, ttl)}, false
+		return vote.Answer{Verdict: vote.Refused, Err: fmt.Errorf("%w: the lock is kept for %v, and this client's session, which must last for twice as long, lasts for %v: use a MaxTTL of %v", redlatch.ErrInvalid, ttl, lasts, ttl)}, false
 	}
 	return answer(errStale), false
 }
