@@ -143,10 +143,11 @@ func (c *Client) Take(ctx context.Context, name, id string, ttl time.Duration) (
 // returns false if the lock is free or another's; nodes that still had it under id may have
 // prolonged it. A node that has lost its keys is not given the lock again, as Lock.Extend would do:
 // the lock is lost once a majority has, even one node after the other. A lock is not shortened,
-// except with CommandsNative, also where CommandsAuto chose that. Waiting and errors are those of
-// Take; first it waits until a Take under the id, whose ctx ended, has deleted what it deletes. After an error the lock is held for as long as before, or longer. For a client whose
-// settings are not the deployment's, the *redlatch.QuorumError wraps redlatch.ErrInvalid as well,
-// and nothing was prolonged.
+// except with CommandsNative, also where CommandsAuto chose that. Where the ctx of a Take under the
+// id has ended, Extend first waits until that has deleted what it deletes. Otherwise waiting and
+// errors are those of Take. After an error the lock is held for as long as before, or longer. For a
+// client whose settings are not the deployment's, the *redlatch.QuorumError wraps
+// redlatch.ErrInvalid as well, and nothing was prolonged.
 func (c *Client) Extend(ctx context.Context, name, id string, ttl time.Duration) (bool, error) {
 	call, err := c.begin(ctx, "extend", name, id)
 	if err != nil {
