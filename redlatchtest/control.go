@@ -17,10 +17,11 @@ const forever = 100 * 365 * 24 * time.Hour
 
 // Lose makes the client of the node that holds the lock name lose it, as if its key had been
 // deleted. When Lose returns, the lock's context is done, with ErrLost as the cause, and whoever
-// waits for the lock gets it. If readers have the lock, all of them lose it. A permit has the name that
-// Held has for it, as in pool#3, unless a lock of that name is held. If nobody holds the lock,
-// nothing happens. A call to which the grant is still on its way, as with Delay, gets the lock all
-// the same, and finds it lost when it is to be renewed.
+// waits for the lock gets it. Of a lock of several names, which is lost as a whole, the keys of the
+// other names stay until Unlock, or until the TTL is over. If readers have the lock, all of them
+// lose it. A permit has the name that Held has for it, as in pool#3, unless a lock of that name is
+// held. If nobody holds the lock, nothing happens. A call to which the grant is still on its way, as
+// with Delay, gets the lock all the same, and finds it lost when it is to be renewed.
 func (c *Client) Lose(name string) {
 	c.t.Helper()
 	key, err := hook.ClientOf(c.Client).Key(name)
