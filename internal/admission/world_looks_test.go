@@ -50,7 +50,7 @@ func (w *world) ask(l *look) {
 		r, _ := ParseRecord("", other.data[a.Deployment].record)
 		records = append(records, r)
 		switch {
-		case w.rng.IntN(4) == 0:
+		case w.rng.IntN(4) == 0 && (r == nil || r.FormerMS == 0):
 			// It cannot be asked.
 		case r == nil:
 			l.e.Others.None++
@@ -128,6 +128,7 @@ func (w *world) quarantine(l *look, length time.Duration, r *Record) {
 		w.log("%d: %d is set to %s", w.now, l.node, a)
 	}
 	s.data[a.Deployment] = keys{record: k.record, note: note.Text()}
+	w.tell() // its record may have told of another change
 }
 
 // mark is as in mark.lua; the client looks again.
@@ -176,6 +177,7 @@ func (w *world) admit(l *look) {
 		k.note = ""
 	}
 	s.data[a.Deployment] = k
+	w.tell() // its record tells of no change any more
 	w.log("%d: client %d (%s) has admitted %d", w.now, l.client, a, l.node)
 }
 

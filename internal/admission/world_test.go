@@ -61,8 +61,9 @@ type grant struct {
 	// it has only its clients' word (docs/restarts.md).
 	lost, orphan bool
 	// changed: it is of before an operator's change, which a server that loses its keys
-	// within the quarantine of the change does not know of any more.
+	// within the quarantine of the change does not know of any more, unless another tells it of locks of that ttl.
 	changed bool
+	ttl     time.Duration
 }
 
 // forgot reports whether a lock that the server has forgotten still runs.
@@ -151,16 +152,15 @@ func (w *world) vote(c, i int) error {
 			return fmt.Errorf("at %d client %d (%s) votes at %d, which has forgotten a lock that runs until %d: %+v", w.now, c, a, i, g.until, g)
 		}
 	}
-	s.grants = append(s.grants, grant{deployment: a.Deployment, agreement: a.ID(), noQuarantine: a.NoQuarantine, until: w.now + int64(a.MaxTTL/time.Second)})
+	s.grants = append(s.grants, grant{deployment: a.Deployment, agreement: a.ID(), noQuarantine: a.NoQuarantine, ttl: a.MaxTTL, until: w.now + int64(a.MaxTTL/time.Second)})
 	return nil
 }
 
 // lose notes that server i goes back to what it was.
 func (w *world) lose(i int) {
 	for j := range w.servers[i].grants {
-		g := &w.servers[i].grants[j]
-		if !g.lost {
-			g.lost, g.orphan = true, g.changed
+		if g := &w.servers[i].grants[j]; !g.lost {
+			g.lost, g.orphan = true, false
 		}
 	}
 	for k, s := range w.servers {
@@ -168,6 +168,9 @@ func (w *world) lose(i int) {
 			g := &s.grants[j]
 			if !g.lost || g.orphan || g.until <= w.now {
 				continue // an orphan for good, or of no concern
+			}
+			if g.changed {
+				continue
 			}
 			none, same, others := 0, 0, 0
 			for l, other := range w.servers {
@@ -184,6 +187,30 @@ func (w *world) lose(i int) {
 			g.orphan = none >= 2 || same == 0 || others > 0
 		}
 	}
+	w.tell()
+}
+
+// tell finds out which locks of before a change nobody tells of any more.
+func (w *world) tell() {
+	for i, s := range w.servers {
+		for j := range s.grants {
+			if g := &s.grants[j]; g.lost && g.changed && !w.told(i, g) {
+				g.orphan = true
+			}
+		}
+	}
+}
+
+// told reports whether another server than i tells of locks of before a change that last for as long as g. It can be asked,
+// in these worlds.
+func (w *world) told(i int, g *grant) bool {
+	for l, other := range w.servers {
+		r, _ := ParseRecord("", other.data[g.deployment].record)
+		if l != i && r != nil && !r.NoQuarantine && r.FormerMS >= g.ttl.Milliseconds() {
+			return true
+		}
+	}
+	return false
 }
 
 // For any sequence of clients with any settings, faults and operators: no client votes at a
