@@ -89,11 +89,7 @@ func TestWaitingWhileADeploymentIsChanged(t *testing.T) {
 				own := locktest.LockIn(locktest.Within(t, 2*locktest.Patience), holder, "job", report)
 				<-waits
 				next := locktest.Open(t, locktest.WithMaxTTL(c, 2*locktest.TTL))
-				for _, node := range c.Nodes {
-					if err := next.Reset(t.Context(), node); err != nil {
-						t.Fatal(err)
-					}
-				}
+				reset(t, next, c.Nodes...)
 				for i, outcome := range waiting {
 					if o := <-outcome; !isDisagreement(o.Err, "MaxTTL 1m0s", "MaxTTL 2m0s") {
 						t.Errorf("waiter %d: %v, %v", i, o.Lock, o.Err)

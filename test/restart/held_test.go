@@ -171,11 +171,7 @@ func TestHeldLockWhenSettingsChange(t *testing.T) {
 					after := before
 					change(&after)
 					next := locktest.OpenIn(t, after, hook.Surroundings{})
-					for _, node := range after.Nodes {
-						if err := next.Reset(t.Context(), node); err != nil {
-							t.Fatal(err)
-						}
-					}
+					reset(t, next, after.Nodes...)
 					until := held.Until()
 					if err := extended(t, held); !isDisagreement(err) || held.Until() != until {
 						t.Errorf("the extension, by %v: %v", held.Until().Sub(until), err)

@@ -21,6 +21,16 @@ import (
 	"github.com/redlatch/redlatch/oneshot"
 )
 
+// reset has the nodes record the client's settings.
+func reset(t *testing.T, client *redlatch.Client, nodes ...string) {
+	t.Helper()
+	for _, node := range nodes {
+		if err := client.Reset(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A deployment moves from five nodes to three of them.
 func TestResetMovesADeployment(t *testing.T) {
 	t.Parallel()
@@ -43,11 +53,7 @@ func TestResetMovesADeployment(t *testing.T) {
 	var since time.Time
 	for deadline := time.Now().Add(locktest.Patience); ; {
 		since = time.Now()
-		for _, node := range three.Nodes {
-			if err := client.Reset(t.Context(), node); err != nil {
-				t.Fatal(err)
-			}
-		}
+		reset(t, client, three.Nodes...)
 		lock, err := locktest.TryInTime(t, client, "x")
 		reports := locktest.Examine(t, three)
 		if time.Since(since) > locktest.RestartQuarantine-time.Second && time.Now().Before(deadline) {
@@ -107,11 +113,7 @@ func TestClientOfTheOldSetIsNotStopped(t *testing.T) {
 	locktest.Vouch(t, old, before.Nodes...)
 	held := locktest.TryLock(t, old, "x", redlatch.WithoutRenewal())
 	locktest.AwaitOn(t, held, nodes[:3]...)
-	for _, node := range after.Nodes {
-		if err := next.Reset(t.Context(), node); err != nil {
-			t.Fatal(err)
-		}
-	}
+	reset(t, next, after.Nodes...)
 	locktest.Vouch(t, next, after.Nodes...) // which is not true
 	locktest.Extend(t, held, locktest.TTL)
 	locktest.TryLock(t, old, "y")
@@ -173,14 +175,6 @@ func TestAChangeIsForgotten(t *testing.T) {
 	large.MaxTTL = time.Minute
 	locktest.Vouch(t, locktest.Open(t, large), large.Nodes...)
 	client := locktest.Open(t, small)
-	reset := func() {
-		t.Helper()
-		for _, node := range small.Nodes {
-			if err := client.Reset(t.Context(), node); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	waits := func(what string, i int, atLeast, atMost time.Duration) {
 		t.Helper()
 		// By a new client: one that has just asked says for a moment what it was told.
@@ -192,7 +186,7 @@ func TestAChangeIsForgotten(t *testing.T) {
 		}
 	}
 	former := large.MaxTTL + 4*time.Second
-	reset()
+	reset(t, client, small.Nodes...)
 	locktest.Do(t, servers[1], "FLUSHALL")
 	waits("flushed", 1, former-locktest.Patience, former+time.Second)
 	if err := servers[2].RestartEmpty(t.Context()); err != nil {
@@ -200,7 +194,7 @@ func TestAChangeIsForgotten(t *testing.T) {
 	}
 	waits("restarted", 2, former-locktest.Patience, former+time.Second)
 	// What is left of the former settings is carried on where they are changed again.
-	reset()
+	reset(t, client, small.Nodes...)
 	locktest.Do(t, servers[0], "FLUSHALL")
 	waits("flushed after another change", 0, former-locktest.Patience, former+time.Second)
 	// A node that votes tells of no former settings any more.
@@ -222,19 +216,11 @@ func TestAChangeIsForgottenWhileALockIsHeld(t *testing.T) {
 	large.MaxTTL = time.Minute
 	old, client := locktest.Open(t, large), locktest.Open(t, small)
 	locktest.Vouch(t, old, large.Nodes...)
-	reset := func(nodes ...string) {
-		t.Helper()
-		for _, node := range nodes {
-			if err := client.Reset(t.Context(), node); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	reset(small.Nodes[0])
+	reset(t, client, small.Nodes[0])
 	locktest.Vouch(t, client, small.Nodes[0])
 	held := locktest.TryLock(t, old, "x", redlatch.WithTTL(large.MaxTTL), redlatch.WithoutRenewal())
 	locktest.AwaitOn(t, held, servers[1:]...)
-	reset(small.Nodes[1:]...)
+	reset(t, client, small.Nodes[1:]...)
 	locktest.Do(t, servers[1], "FLUSHALL")
 	for over := time.Now().Add(locktest.RestartQuarantine + 2*time.Second); time.Now().Before(over); time.Sleep(200 * time.Millisecond) {
 		if _, err := client.TryLock(t.Context(), "x"); err == nil && held.Err() == nil {
@@ -345,11 +331,9 @@ func TestResetAfterARestart(t *testing.T) {
 	client, operator := locktest.Open(t, large), locktest.Open(t, small)
 	locktest.Vouch(t, client, large.Nodes...)
 	held := locktest.TryLock(t, client, "x", redlatch.WithTTL(large.MaxTTL), redlatch.WithoutRenewal())
-	reset := func() {
+	resetAndWait := func() {
 		t.Helper()
-		if err := operator.Reset(t.Context(), small.Nodes[0]); err != nil {
-			t.Fatal(err)
-		}
+		reset(t, operator, small.Nodes[0])
 		_, err := locktest.TryInTime(t, operator, "y")
 		waitsFor(t, err, held)
 	}
@@ -357,11 +341,11 @@ func TestResetAfterARestart(t *testing.T) {
 	if _, err := locktest.TryInTime(t, client, "y"); !errors.Is(err, redlatch.ErrNotAdmitted) {
 		t.Fatalf("got %v, want ErrNotAdmitted", err)
 	}
-	reset()
+	resetAndWait()
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	reset()
+	resetAndWait()
 }
 
 // The quarantine of a change begins anew when the server restarts, though it has its record still.
@@ -403,17 +387,17 @@ func TestAdmissionAmidResets(t *testing.T) {
 	large := small
 	large.MaxTTL = time.Minute
 	operator, other := locktest.Open(t, small), locktest.Open(t, large)
-	reset := func() {
+	setSmall := func() {
 		if err := operator.Reset(t.Context(), small.Nodes[0]); err != nil {
 			t.Error(err)
 		}
 	}
-	reset()
+	setSmall()
 
 	var held *redlatch.Lock
 	change := sync.OnceFunc(func() {
 		held = lockAfterReset(t, other, large)
-		reset()
+		setSmall()
 	})
 	client := openAmid(t, small, admits, change)
 	var err error

@@ -102,11 +102,7 @@ func TestMajorityForgetsAChange(t *testing.T) {
 			}
 			locktest.Vouch(t, before, small.Nodes...)
 			change := func() {
-				for _, node := range small.Nodes {
-					if err := after.Reset(t.Context(), node); err != nil {
-						t.Fatal(err)
-					}
-				}
+				reset(t, after, small.Nodes...)
 			}
 			var held *redlatch.Lock
 			next := after
