@@ -12,14 +12,14 @@ type look struct {
 	seen         keys
 	flushes      string // as the statistics had it
 	e            Evidence
-	// set: an operator changes the deployment. longest is the longest TTL that was seen for that, and told the
-	// agreements that were seen in records.
-	set     bool
-	longest time.Duration
-	told    map[string]bool
-	d       Decision
-	void    bool        // an operator's word was for something else than is seen
-	next    func(*look) // the next step, nil after the last
+	// set: an operator changes the deployment. longest is the longest MaxTTL that was seen for that, former the longest TTL
+	// that records tell of, and told the agreements that were seen in them.
+	set             bool
+	longest, former time.Duration
+	told            map[string]bool
+	d               Decision
+	void            bool        // an operator's word was for something else than is seen
+	next            func(*look) // the next step, nil after the last
 }
 
 // look has client c look at node i, as internal/node does in inspect.go.
@@ -65,7 +65,8 @@ func (w *world) ask(l *look) {
 	for _, r := range records {
 		if r != nil {
 			l.told[r.Agreement(a.Deployment).ID()] = true
-			l.longest = max(l.longest, r.LongestTTL())
+			l.longest = max(l.longest, r.Agreement(a.Deployment).MaxTTL)
+			l.former = max(l.former, r.LongestTTL())
 		}
 	}
 	l.e.Voted = l.e.Voted || s.scripts[a.Deployment]
@@ -85,7 +86,10 @@ func (w *world) act(l *look) {
 	switch a := w.clients[l.client]; {
 	case l.set:
 		r := a.Record(l.e.Server)
-		r.FormerMS = l.longest.Milliseconds()
+		r.FormerMS = l.former.Milliseconds()
+		if l.e.Record == nil {
+			l.longest = max(l.longest, l.former)
+		}
 		w.quarantine(l, Quarantine(l.longest), r)
 	case l.d.Outcome == Begin:
 		w.quarantine(l, l.e.Quarantine(a), nil)

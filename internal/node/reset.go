@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/script"
@@ -46,15 +47,19 @@ func (n *Node) reset(ctx context.Context) error {
 	if later != nil { // nobody here can say for how long its clients hold their locks
 		return fmt.Errorf("%w: %w", admission.ErrUnfit, later)
 	}
-	longest := a.MaxTTL
+	longest, former := a.MaxTTL, time.Duration(0)
 	for _, r := range append(others, seen.record) {
 		if r != nil {
-			longest = max(longest, r.LongestTTL())
+			longest = max(longest, r.Agreement(a.Deployment).MaxTTL)
+			former = max(former, r.LongestTTL())
 		}
 	}
+	if seen.record == nil { // else what is left of an earlier change's quarantine is noted here
+		longest = max(longest, former)
+	}
 	record := a.Record(seen.server())
-	if longest > a.MaxTTL {
-		record.FormerMS = longest.Milliseconds()
+	if former > a.MaxTTL {
+		record.FormerMS = former.Milliseconds()
 	}
 	note := admission.NewNote(seen.server(), seen.now, admission.Quarantine(longest)).After(seen.noteText)
 	reply, err := eval(ctx, n.conn, script.Quarantine.Text, n.deploymentKeys(),

@@ -193,8 +193,14 @@ func TestAChangeIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	waits("restarted", 2, former-locktest.Patience, former+time.Second)
-	// What is left of the former settings is carried on where they are changed again.
+	// What is left of the quarantine goes on where the settings are changed again, and the records tell of it still.
+	left := func() time.Duration { return locktest.Examine(t, small)[0].Left }
+	before := left()
+	locktest.Await(t, "some of it is over", func() bool { return left() < before-2*time.Second })
 	reset(t, client, small.Nodes...)
+	if after := left(); after > before-time.Second {
+		t.Errorf("%v left, and after another change %v", before, after)
+	}
 	locktest.Do(t, servers[0], "FLUSHALL")
 	waits("flushed after another change", 0, former-locktest.Patience, former+time.Second)
 	// A node that votes tells of no former settings any more.
