@@ -79,6 +79,17 @@ func (l *Leases) left(id string) (left time.Duration, known bool) {
 	return time.Until(kept.until), known
 }
 
+// forgetOver is Forget for a lease whose time is over. It reports false if it was extended meanwhile.
+func (l *Leases) forgetOver(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if kept, known := l.of[id]; known && time.Until(kept.until) > 0 {
+		return false
+	}
+	delete(l.of, id)
+	return true
+}
+
 // detach reports whether nobody sees to the end of the lease yet.
 func (l *Leases) detach(id string) bool {
 	l.mu.Lock()
@@ -124,8 +135,7 @@ func (e Expiry) Start(l *Leases, key, id string) {
 				left, known := l.left(id)
 				return known && left <= 0
 			}
-			if over() && e.End(key, id, over) {
-				l.Forget(id)
+			if over() && e.End(key, id, over) && l.forgetOver(id) {
 				return
 			}
 		}

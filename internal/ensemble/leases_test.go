@@ -55,6 +55,20 @@ func TestExpiry(t *testing.T) {
 			t.Errorf("ended after %v and %d tries", after, tries)
 		}
 	})
+	synctest.Test(t, func(t *testing.T) { // under another session when it is looked at, and then extended by its id here
+		l := NewLeases()
+		l.Lengthen("id", ttl)
+		looks := 0
+		ended := expiry(l, "id", func(func() bool) bool {
+			if looks++; looks == 1 {
+				l.Lengthen("id", ttl)
+			}
+			return true
+		})
+		if after := ended(); after < 2*ttl || looks != 2 || l.Any() {
+			t.Errorf("forgotten after %v and %d looks; it is still there: %v", after, looks, l.Any())
+		}
+	})
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLeases()
 		l.Lengthen("id", ttl)
