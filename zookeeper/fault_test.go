@@ -63,6 +63,22 @@ func TestLostReplyOfAGrant(t *testing.T) {
 	}
 }
 
+// The connection breaks when the client makes it again and sends its user: it is made once more.
+func TestConnectionBreaksWhereTheUserIsSent(t *testing.T) {
+	reconnects(t)
+	t.Parallel()
+	wire := new(wire)
+	ensemble := zookeeper.Ensemble{Servers: common(t).Addrs(), Root: enginetest.Root(t), User: "user", Password: "password", Dial: wire.dial}
+	client := open(t, enginetest.Patient, ensemble)
+	enginetest.Unlock(t, enginetest.Lock(t, client, "before"))
+	wire.failAuth.Store(true)
+	wire.loseMulti.Store(true)
+	enginetest.Unlock(t, enginetest.Lock(t, client, "after"))
+	if wire.failAuth.Load() {
+		t.Error("no user was sent")
+	}
+}
+
 // The server that a client is connected to dies, or stands still: the session goes on at another,
 // and the lock is kept.
 func TestSessionMoves(t *testing.T) {

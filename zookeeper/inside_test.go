@@ -192,3 +192,28 @@ func TestUnansweredRequests(t *testing.T) {
 		t.Error("the server is not found hung")
 	}
 }
+
+// A connection on which a server says that the session has ended is closed before there is another.
+func TestConnectionOfAnEndedSessionIsClosed(t *testing.T) {
+	t.Parallel()
+	closed := make(chan struct{}, 100)
+	dial := func(context.Context, string) (net.Conn, error) {
+		conn, server := net.Pipe()
+		go func() {
+			handshake := make([]byte, 256)
+			server.Read(handshake)
+			server.Write(append([]byte{0, 0, 0, 36}, make([]byte, 36)...)) // of the session 0, which is none
+			server.Read(handshake)
+			closed <- struct{}{}
+		}()
+		return conn, nil
+	}
+	servers := Ensemble{Servers: []string{"127.0.0.1:1"}, Dial: dial}
+	s := newSession(time.Minute, servers, nil, debugLog{slog.New(slog.DiscardHandler)}, func(string) {}, func() error { return nil })
+	defer s.close(true)
+	select {
+	case <-closed:
+	case <-time.After(time.Minute):
+		t.Error("it is still open")
+	}
+}

@@ -52,6 +52,15 @@ func (l *link) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Write returns no error: where it fails, it closes the connection, and the transport reads that. It may stand still for ever
+// after an error of Write, where it sends the user anew.
+func (l *link) Write(p []byte) (int, error) {
+	if _, err := l.Conn.Write(p); err != nil {
+		l.Conn.Close()
+	}
+	return len(p), nil
+}
+
 // SetReadDeadline bounds the handshake: the transport would wait for several session timeouts.
 func (l *link) SetReadDeadline(t time.Time) error {
 	if l.sessionTimeout() == 0 && (t.IsZero() || t.After(l.limit)) {
@@ -118,8 +127,12 @@ func (s *session) dial(_, address string, timeout time.Duration) (net.Conn, erro
 	}
 	l := newLink(conn, s.patience())
 	s.mu.Lock()
+	before := s.link
 	s.link = l
 	s.mu.Unlock()
+	if before != nil {
+		before.Close() // the transport leaves one open on which it was told that the session has ended
+	}
 	if err := s.life.Err(); err != nil { // whoever ended it may have hung up before
 		l.Close()
 		return nil, err
