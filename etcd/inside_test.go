@@ -171,6 +171,28 @@ func TestNothingIsWrittenWithoutALease(t *testing.T) {
 	}
 }
 
+// unanswered is a server that answers no transaction.
+type unanswered struct{ clientv3.KV }
+
+func (unanswered) Txn(context.Context) clientv3.Txn { return noAnswer{} }
+
+type noAnswer struct{ clientv3.Txn }
+
+func (n noAnswer) Then(...clientv3.Op) clientv3.Txn     { return n }
+func (noAnswer) Commit() (*clientv3.TxnResponse, error) { return nil, context.DeadlineExceeded }
+
+// Where no look is answered no place was asked for, and there is none to give up: an outage leaves no goroutine for
+// each time that a waiter asks.
+func TestUnansweredLookAsksForNoPlace(t *testing.T) {
+	t.Parallel()
+	client := clientv3.NewCtxClient(t.Context())
+	client.KV = unanswered{}
+	s := &store{session: &session{client: client, id: 1, life: t.Context()}}
+	if p := s.Enqueue(t.Context(), vote.Enqueue{Key: "key", Ticket: vote.Ticket{Waiter: "w"}}); p.Verdict != vote.Unavailable || p.Err == nil {
+		t.Errorf("%v, %v", p.Verdict, p.Err)
+	}
+}
+
 // That a step was given up does not look as if the caller had cancelled.
 func TestNoAnswerIsNoCancellation(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/redlatch/redlatch/internal/ensemble"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -15,8 +16,11 @@ import (
 func (s *store) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 	p, name := placeOf(s.prefix, r.Key), r.Ticket.Waiter
 	position := vote.Position{Ticket: r.Ticket, Hears: true, Watched: true}
+	asked := false // for a place, or to give one up
 	fail := func(err error) vote.Position {
-		position.Answer = answer(err)
+		if position.Answer = answer(err); !asked {
+			position.Answer = ensemble.NotAsked(position.Answer)
+		}
 		return position
 	}
 	renew := r.Ticket.Number == 0
@@ -31,9 +35,9 @@ func (s *store) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 		own := c.index(name)
 		switch {
 		case own >= 0 && renew:
-			err = s.leave(ctx, p, name)
+			asked, err = true, s.leave(ctx, p, name)
 		case own < 0:
-			err = s.join(ctx, p, name, c)
+			asked, err = true, s.join(ctx, p, name, c)
 		default:
 			s.position(r.Key, p, c, own, &position)
 			return position

@@ -174,6 +174,9 @@ func TestUnansweredRequests(t *testing.T) {
 	s.touches.add(touch{sent: now, known: now}, time.Hour)
 	abandoned, cancel := context.WithCancel(t.Context())
 	cancel()
+	if p := s.Enqueue(abandoned, vote.Enqueue{Key: "name", Ticket: vote.Ticket{Waiter: "w"}}); p.Verdict != vote.Unavailable {
+		t.Errorf("no place was asked for: %+v", p)
+	}
 	for i := range 3000 {
 		id := strconv.Itoa(i)
 		s.Acquire(abandoned, vote.Acquire{Key: "name", ID: id, TTL: time.Second})

@@ -16,8 +16,11 @@ import (
 func (s *store) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 	p, w := placeOf(s.root, r.Key), r.Ticket.Waiter
 	position := vote.Position{Ticket: r.Ticket, Hears: true, Watched: true}
+	asked := false // for a place, or to give one up
 	fail := func(err error) vote.Position {
-		position.Answer = answer(err)
+		if position.Answer = answer(err); !asked {
+			position.Answer = ensemble.NotAsked(position.Answer)
+		}
 		return position
 	}
 	renew := r.Ticket.Number == 0
@@ -35,10 +38,10 @@ func (s *store) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 		own := c.index(w)
 		switch {
 		case own >= 0 && renew:
-			err = s.leave(ctx, s.asks, p, c.waiters[own], w)
+			asked, err = true, s.leave(ctx, s.asks, p, c.waiters[own], w)
 			renew = false
 		case own < 0:
-			err = s.join(ctx, p, w)
+			asked, err = true, s.join(ctx, p, w)
 			renew = false
 		default:
 			var again bool
