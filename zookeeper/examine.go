@@ -87,9 +87,7 @@ func (x *examination) ask(ctx context.Context, address string) doctor.Member {
 		return m
 	}
 	defer conn.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		conn.SetDeadline(deadline)
-	}
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now()) })()
 	var reply []byte
 	if _, err = io.WriteString(conn, "srvr"); err == nil {
 		reply, err = io.ReadAll(io.LimitReader(conn, 1<<16))

@@ -220,3 +220,23 @@ func TestConnectionOfAnEndedSessionIsClosed(t *testing.T) {
 		t.Error("it is still open")
 	}
 }
+
+// A server that does not answer is waited for until ctx ends, also where that has no deadline.
+func TestExamineEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	conn, server := net.Pipe()
+	defer server.Close()
+	x := &examination{dial: func(context.Context, string) (net.Conn, error) { return conn, nil }}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	asked := make(chan error, 1)
+	go func() { asked <- x.ask(ctx, "server").Err }()
+	select {
+	case err := <-asked:
+		if err == nil {
+			t.Error("it has answered")
+		}
+	case <-time.After(time.Minute):
+		t.Error("it is still asked")
+	}
+}
