@@ -19,9 +19,10 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
-// dial makes a client of a cluster.
-func dial(config redlatch.Config, c Cluster) (*clientv3.Client, error) {
+// dial makes a client of a cluster, which ends with ctx.
+func dial(ctx context.Context, config redlatch.Config, c Cluster) (*clientv3.Client, error) {
 	settings := clientv3.Config{
+		Context:   ctx,
 		Endpoints: c.Endpoints, Username: c.User, Password: c.Password, TLS: config.TLS, Logger: zap.NewNop(),
 		// Servers object to more frequent probes.
 		DialTimeout: connectTime, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
@@ -93,7 +94,7 @@ func explain(settings clientv3.Config, err error) error {
 		return err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), connectTime+stepTime)
+	ctx, cancel := context.WithTimeout(settings.Context, connectTime+stepTime)
 	defer cancel()
 	if why := whyNot(ctx, client.ActiveConnection()); why != "" {
 		return errors.New(why)

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -83,7 +84,7 @@ func OpenWith(config redlatch.Config, c Cluster) (*redlatch.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := dial(config, c)
+	client, err := dial(context.Background(), config, c)
 	if err != nil {
 		return nil, err
 	}

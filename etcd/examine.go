@@ -33,7 +33,7 @@ func Examine(ctx context.Context, config redlatch.Config, c Cluster) (doctor.Ens
 	if err != nil {
 		return doctor.Ensemble{}, err
 	}
-	client, err := dial(config, c)
+	client, err := dial(ctx, config, c)
 	if err != nil {
 		return doctor.Ensemble{}, err
 	}

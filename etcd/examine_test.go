@@ -3,6 +3,7 @@ package etcd_test
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 
@@ -110,5 +111,21 @@ func TestExamineFindsWhatClientsMeet(t *testing.T) {
 	cancel()
 	if report, err := etcd.Examine(ctx, enginetest.Config, cluster); err != nil || report.Quorum {
 		t.Errorf("without time: %+v, %v", report, err)
+	}
+}
+
+// A member that does not say whether it accepts the user is waited for until ctx ends.
+func TestExamineWithUserEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	hung, err := net.Listen("tcp", "127.0.0.1:0") // which accepts nobody
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hung.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	cluster := etcd.Cluster{Endpoints: []string{hung.Addr().String()}, User: "user", Password: "password"}
+	if _, err := etcd.Examine(ctx, enginetest.Config, cluster); !errors.Is(err, redlatch.ErrNoQuorum) || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
 	}
 }
