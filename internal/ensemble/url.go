@@ -111,7 +111,8 @@ func (u URL) String() string {
 	case u.User != "":
 		user = url.User(u.User).String() + "@"
 	}
-	return u.scheme() + user + strings.Join(u.Servers, ",") + (&url.URL{Path: u.Path}).EscapedPath()
+	path := strings.NewReplacer("@", "%40", ":", "%3A").Replace((&url.URL{Path: u.Path}).EscapedPath()) // as ParseURL wants it
+	return u.scheme() + user + strings.Join(u.Servers, ",") + path
 }
 
 // Redacted is the URL without the user and the password.

@@ -18,8 +18,9 @@ func TestParseURL(t *testing.T) {
 		"etcds://u:p%40%3A%2F%2C@h,h2/a%20b%25": {
 			Scheme: "etcd", TLS: true, Servers: []string{"h:2379", "h2:2379"}, Path: "/a b%", User: "u", Password: "p@:/,",
 		},
-		"zk://u:a,b@h":  {Scheme: "zk", Servers: []string{"h:2181"}, User: "u", Password: "a,b"},
-		"zk://u@h/path": {Scheme: "zk", Servers: []string{"h:2181"}, Path: "/path", User: "u"},
+		"zk://u:a,b@h":             {Scheme: "zk", Servers: []string{"h:2181"}, User: "u", Password: "a,b"},
+		"zk://h/a%40b%3A//c%3F%23": {Scheme: "zk", Servers: []string{"h:2181"}, Path: "/a@b://c?#"},
+		"zk://u@h/path":            {Scheme: "zk", Servers: []string{"h:2181"}, Path: "/path", User: "u"},
 	} {
 		u, err := ParseURL(text)
 		if err != nil || !reflect.DeepEqual(u, want) {
