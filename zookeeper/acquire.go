@@ -92,8 +92,7 @@ var errConflict = errors.New("others changed the lock at the same time")
 // failed returns the answer after the error err. If a transaction was not answered, nothing is
 // known before somebody looks for it.
 func (w *acquisition) failed(err error) (a vote.Answer, again bool) {
-	a = answer(err)
-	if w.doubtful {
+	if a = notAsked(err); w.doubtful {
 		a.Verdict = vote.Unknown
 	}
 	lost := a.Verdict == vote.Unknown || a.Verdict == vote.Unavailable

@@ -177,6 +177,9 @@ func TestUnansweredRequests(t *testing.T) {
 	if p := s.Enqueue(abandoned, vote.Enqueue{Key: "name", Ticket: vote.Ticket{Waiter: "w"}}); p.Verdict != vote.Unavailable {
 		t.Errorf("no place was asked for: %+v", p)
 	}
+	if a := s.Acquire(abandoned, vote.Acquire{Key: "name", ID: "id", TTL: time.Second}); a.Verdict != vote.Unavailable {
+		t.Errorf("no lock was asked for: %+v", a)
+	}
 	for i := range 3000 {
 		id := strconv.Itoa(i)
 		s.Acquire(abandoned, vote.Acquire{Key: "name", ID: id, TTL: time.Second})
