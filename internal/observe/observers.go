@@ -52,16 +52,21 @@ func (o *Observers) Changed(key string) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	changed := o.of
 	if key != "" {
-		changed = map[string]map[chan struct{}]bool{key: o.of[key]}
+		tell(o.of[key])
+		return
 	}
-	for _, channels := range changed {
-		for c := range channels {
-			select {
-			case c <- struct{}{}:
-			default: // it has not looked since the last change, and will
-			}
+	for _, channels := range o.of {
+		tell(channels)
+	}
+}
+
+// tell wakes the observers that have these channels.
+func tell(channels map[chan struct{}]bool) {
+	for c := range channels {
+		select {
+		case c <- struct{}{}:
+		default: // it has not looked since the last change, and will
 		}
 	}
 }
