@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// breachesElsewhere break rules of the readers' wait queue, of leading, of Clusters and of a change of the deployment, for which there are worlds of their own:
-// the test that is to fail is where.
+// breachesElsewhere break rules of the readers' wait queue, of leading, of Clusters and of a change of the
+// deployment, for which there are worlds of their own: the test that is to fail is where.
 var breachesElsewhere = []breach{
 	{
 		rule: "a reader hears the arbiter", where: "TestSimReadersAreFair", file: "internal/quorum/shared.go",

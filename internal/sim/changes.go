@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// lead is for how long no node forgets anything at first: replicas and files get the deployment's record meanwhile.
-const lead = 5 * time.Second
+// atFirst is for how long no node forgets anything at first: replicas and files get the deployment's record meanwhile.
+const atFirst = 5 * time.Second
 
 // prepareChanges draws what is as it is where the deployment is changed: all want one lock, most hold it for
 // long, and the settings differ by much. Each change keeps all nodes out for a quarantine, so it takes long.
@@ -16,7 +16,7 @@ func (p *Plan) prepareChanges(r *rand.Rand) {
 	p.TTL, p.shortest, p.longest = p.MaxTTL*3/4, p.MaxTTL/8, p.MaxTTL
 	p.Think, p.Abandon, p.Patient, p.Workers = between(r, 100*time.Millisecond, time.Second), 60, 10, 1
 	p.quiet = between(r, time.Second, 5*time.Second)
-	p.kept = lead
+	p.kept = atFirst
 	p.world.Judge.Quarantine = p.Quarantine()
 }
 

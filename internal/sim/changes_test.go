@@ -147,10 +147,7 @@ func TestSimChanges(t *testing.T) {
 	if !serially(t) {
 		return
 	}
-	worlds := part(200)
-	if testing.Short() || simWorlds < 1000 {
-		worlds = 20
-	}
+	worlds := partOr(200, 20)
 	start, ran, made, partly, held := time.Now(), 0, 0, 0, 0
 	for ; ran < worlds || time.Since(start) < *simFor; ran++ {
 		seed := *simFirst + uint64(ran)

@@ -124,10 +124,7 @@ func TestSimIsFair(t *testing.T) {
 	if !serially(t) {
 		return
 	}
-	worlds := part(100)
-	if testing.Short() || simWorlds < 1000 {
-		worlds = 20
-	}
+	worlds := partOr(100, 20)
 	first, last := uint64(1), uint64(worlds)
 	if *simSeed != 0 {
 		first, last = *simSeed, *simSeed

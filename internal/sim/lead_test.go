@@ -138,10 +138,7 @@ func TestSimLeading(t *testing.T) {
 	if !serially(t) {
 		return
 	}
-	worlds := part(220)
-	if testing.Short() || simWorlds < 1000 {
-		worlds = 44
-	}
+	worlds := partOr(220, 44)
 	skies := []string{"calm", "lossy", "servers", "processes", "clocks", "tight", "torn", "storm", "alone", "roles", "durable"}
 	terms, again, told := 0, 0, 0
 	for seed := range uint64(worlds) {

@@ -40,6 +40,14 @@ var (
 // part returns how many of n worlds a test has beside TestSim's -sim.count: all of them beside simWorlds.
 func part(n int) int { return max(1, min(n, n**simCount/simWorlds)) }
 
+// partOr is part, or few where -short or the race detector leaves no time for more.
+func partOr(n, few int) int {
+	if testing.Short() || simWorlds < 1000 {
+		return few
+	}
+	return part(n)
+}
+
 // outcome is what one simulated world came to.
 type outcome struct {
 	verdicts  []string
