@@ -143,15 +143,22 @@ func TestPlaceAfterOneThatWasGivenUp(t *testing.T) {
 	})
 }
 
+// queueOfHeld returns a queue of a process that has the key.
+func queueOfHeld(t *testing.T) (*Queue, *Holder) {
+	t.Helper()
+	q := newQueue(t, "p", newNodes(1), nil)
+	q.options.Life = t.Context()
+	q.enter(wanting{})
+	holder := &Holder{Caller: wanting{}}
+	q.acquired(holder, true, false)
+	return q, holder
+}
+
 // A caller whose turn comes knows who was before it: its ctx may end before a node has told of anybody else.
 func TestWhoseTurnComesKnowsWhoWasBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(t, "p", newNodes(1), nil)
-		q.options.Life = t.Context()
-		q.enter(wanting{})
-		holder := &Holder{Caller: wanting{}}
-		q.acquired(holder, true, false)
+		q, holder := queueOfHeld(t)
 		c := &hearing{trying: &trying{try: func(int) Failure { return Failure{Err: errOver, Final: true} }}}
 		over := make(chan error)
 		go func() { over <- q.Wait(t.Context(), c) }()
@@ -346,11 +353,7 @@ func (c *hearing) Report() {
 func TestReportsBehindOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(t, "p", newNodes(1), nil)
-		q.options.Life = t.Context()
-		q.enter(wanting{})
-		holder := &Holder{Caller: wanting{}}
-		q.acquired(holder, true, false)
+		q, holder := queueOfHeld(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
 		defer cancel()
 		c := &hearing{trying: new(trying)}
