@@ -27,9 +27,8 @@ type breach struct {
 	anywhere bool
 	// permits: most calls are for permits.
 	permits bool
-	// where is the test that finds it, "" where it is TestSim; first is its first world, 0 for 1.
+	// where is the test that finds it, "" where it is TestSim.
 	where string
-	first uint64
 	// survives is why no world can show it, "" where one does.
 	survives string
 }

@@ -29,7 +29,7 @@ var (
 	simStand  = flag.Bool("sim.anywhere", false, "TestSim: goroutines stand still at any statement, in a library that is built for it")
 	simStalls = flag.Int("sim.stalls", 200, "TestSimStalls: the number of worlds")
 	simCount  = flag.Int("sim.count", simWorlds, "TestSim: the least number of worlds")
-	simKeep   = flag.Bool("sim.keep", false, "TestSimMutations, TestSimBreaches: write the worlds that noticed to testdata/found.txt")
+	simKeep   = flag.Bool("sim.keep", false, "TestSimMutations, TestSimBreaches, TestSimBreachesElsewhere: write the worlds that noticed to testdata/found.txt")
 
 	// What a process is told that is started for worlds.
 	simSerial    = flag.Bool("sim.serial", false, "worlds are exact in this process, which runs them itself")
