@@ -266,7 +266,7 @@ func (k *keys) repairStep(round *roundContext, i int, request vote.Extend) {
 
 // Renewer extends leases together: NewRenewals.
 type Renewer interface {
-	// Renew extends the lease by ttl, and calls ended when that is over. Neither may block.
+	// Renew extends the lease by ttl, and calls ended when that is decided. Neither may block.
 	Renew(l *Lease, ttl time.Duration, ended func(Extension, []vote.Answer))
 	// Add and Remove count a lease; each is the time from one renewal of it to the next.
 	Add(each time.Duration)

@@ -30,16 +30,10 @@ type Renewals struct {
 	hourly, took atomic.Int64
 
 	mu  sync.Mutex // guards what follows; nothing is called while it is held
-	due []dueRenewal
+	due []renewal
 	// joining: a round is about to begin. rounds is how many are under way or about to begin.
 	joining bool
 	rounds  int
-}
-
-// dueRenewal is a lease that is due, and what is called when its round is over.
-type dueRenewal struct {
-	renewal
-	ended func(Extension, []vote.Answer)
 }
 
 // NewRenewals returns the renewals of e's leases, or nil where each is renewed by itself: where a voter
@@ -59,7 +53,7 @@ func NewRenewals(life context.Context, e *Engine, acknowledged bool) Renewer {
 // Renew implements Renewer.
 func (r *Renewals) Renew(l *Lease, ttl time.Duration, ended func(Extension, []vote.Answer)) {
 	r.mu.Lock()
-	r.due = append(r.due, dueRenewal{renewal{lease: l, ttl: ttl}, ended})
+	r.due = append(r.due, renewal{lease: l, ttl: ttl, ended: ended})
 	start := r.another()
 	r.mu.Unlock()
 	if start {
@@ -103,7 +97,7 @@ func (r *Renewals) run() {
 }
 
 // take returns what is renewed next. When it returns nothing, the caller's rounds are over.
-func (r *Renewals) take() []dueRenewal {
+func (r *Renewals) take() []renewal {
 	r.mu.Lock()
 	n := min(len(r.due), maxRenewals)
 	if n == 0 {
@@ -122,19 +116,15 @@ func (r *Renewals) take() []dueRenewal {
 
 // round renews what is due. Its limit is a twelfth of the shortest TTL, which is more than a step's
 // time: on a busy machine a late answer is better than none, as long as there is time for another try.
-func (r *Renewals) round(due []dueRenewal) {
-	batch, limit := make([]renewal, len(due)), due[0].ttl
+func (r *Renewals) round(due []renewal) {
+	limit := due[0].ttl
 	for i := range due {
-		batch[i] = due[i].renewal
-		limit = min(limit, batch[i].ttl)
+		limit = min(limit, due[i].ttl)
 	}
 	start := r.engine.clock.Mono()
-	r.engine.extendBatch(r.life, batch, limit/12)
+	r.engine.extendBatch(r.life, due, limit/12)
 	took := r.took.Load()
 	r.took.Store(took + (int64(r.engine.clock.Mono().Sub(start))-took)/8)
-	for i := range due {
-		due[i].ended(batch[i].end, batch[i].answers)
-	}
 }
 
 // BatchVoter is a Voter that can extend several keys by one command, with an answer for each key.
@@ -147,9 +137,20 @@ type BatchVoter interface {
 type renewal struct {
 	lease *Lease
 	ttl   time.Duration
+	// ended, if set, is called when the extension is decided: others of the round may take long.
+	ended func(Extension, []vote.Answer)
 	// end and answers are what Lease.Extend returns.
 	end     Extension
 	answers []vote.Answer
+}
+
+// tell tells how extensions have ended.
+func tell(ended []*renewal) {
+	for _, r := range ended {
+		if r.ended != nil {
+			r.ended(r.end, r.answers)
+		}
+	}
 }
 
 // extendBatch is Lease.Extend for several leases. It returns when all of them are decided, after limit
@@ -162,6 +163,7 @@ func (e *Engine) extendBatch(life context.Context, batch []renewal, limit time.D
 	round.begin(e, start.Mono, max(limit, e.timeout))
 	defer context.AfterFunc(life, round.end)()
 	open, left := make([]*extension, len(batch)), 0
+	ended := make([]*renewal, 0, len(batch))
 	for i := range batch {
 		r := &batch[i]
 		k := r.lease.keys
@@ -169,11 +171,11 @@ func (e *Engine) extendBatch(life context.Context, batch []renewal, limit time.D
 		end, late := k.late(start)
 		switch {
 		case gone:
-			r.end = Over
+			r.end, ended = Over, append(ended, r)
 		case before != nil:
-			r.end = Busy
+			r.end, ended = Busy, append(ended, r)
 		case late:
-			r.end = end
+			r.end, ended = end, append(ended, r)
 			k.endExtension()
 		default:
 			x := k.newExtension(round, start, r.ttl)
@@ -188,14 +190,20 @@ func (e *Engine) extendBatch(life context.Context, batch []renewal, limit time.D
 	for {
 		for i, x := range open {
 			if x != nil && x.decided() {
-				batch[i].end, batch[i].answers = x.end(), x.answers
+				r := &batch[i]
+				r.end, r.answers, ended = x.end(), x.answers, append(ended, r)
 				x.keys.endExtension()
 				open[i] = nil
 				left--
 			}
 		}
 		if left == 0 {
+			tell(ended)
 			return
+		}
+		if now := ended; len(now) > 0 {
+			e.workers.run(func() { tell(now) }) // no log may keep the others waiting
+			ended = nil
 		}
 		v := <-votes
 		for j, i := range v.asked {

@@ -182,6 +182,35 @@ func TestExtendDuringExtendBatch(t *testing.T) {
 	})
 }
 
+// What became of one lease is told when it is decided, though others of its round still wait for a node: that a lock is
+// lost is no news to be kept for long.
+func TestRenewalsTellOneByOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes, e, leases := shelves(t, 2)
+		// Two nodes are enough for one lease, of which both have lost the key. The other takes the third.
+		for _, node := range nodes[:2] {
+			node["lease-0"].set(func(s *server) { s.id = "" })
+		}
+		nodes[0]["lease-1"].set(func(s *server) { s.id = "" })
+		nodes[2]["lease-1"].set(func(s *server) { s.lost = true })
+		r := NewRenewals(t.Context(), e, false)
+		told := make([]chan Extension, len(leases))
+		for i, l := range leases {
+			told[i] = make(chan Extension, 1)
+			r.Renew(l, 10*time.Second, func(end Extension, _ []vote.Answer) { told[i] <- end })
+		}
+		start := time.Now()
+		end := <-told[0]
+		if took := time.Since(start); end != Missed || took > stepTime || !leases[0].Impossible() {
+			t.Errorf("what is lost ended %v after %v", end, took)
+		}
+		if end := <-told[1]; end != Missed || time.Since(start) <= stepTime {
+			t.Errorf("the other ended %v after %v", end, time.Since(start))
+		}
+	})
+}
+
 // A node that says only after the decision that it has lost the key of one lease is given that back.
 func TestRenewalsRepairsLate(t *testing.T) {
 	t.Parallel()
