@@ -32,6 +32,8 @@ func (n *Node) ExtendBatch(ctx context.Context, batch []vote.Extend) []vote.Answ
 	answers := make([]vote.Answer, len(batch))
 	for i, r := range batch {
 		switch {
+		case isKeyDenied(err): // perhaps another's, for which the server refuses the whole command
+			answers[i] = n.extend(ctx, r, patience)
 		case err != nil || len(reply.Text) != len(batch):
 			answers[i] = answer(reply, err)
 		case reply.Text[i] == '1':

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,6 +152,31 @@ func TestPermissionIsTakenAway(t *testing.T) {
 		t.Errorf("unlock: %v", err)
 	}
 	refused(t, client, "y", "NOPERM")
+}
+
+// The permission for some of the locks that a client holds is taken away: the others are renewed as before, although one
+// command is to renew both.
+func TestPermissionForSomeIsTakenAway(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		const many, ttl = 40, 6 * time.Second
+		server := redistest.New(t, redistest.Options{Binary: binary, Users: []string{"alice on >secret ~* &* +@all"}})
+		client := locktest.Open(t, locktest.Config(server.URLAs("alice", "secret")))
+		var kept, denied []*redlatch.Lock
+		for i := range many {
+			kept = append(kept, locktest.TryLock(t, client, fmt.Sprint("kept-", i), redlatch.WithTTL(ttl)))
+			denied = append(denied, locktest.TryLock(t, client, fmt.Sprint("denied-", i), redlatch.WithTTL(ttl)))
+		}
+		locktest.Do(t, server, "ACL", "SETUSER", "alice", "resetkeys", "~kept-*", "~redlatch:*")
+		locktest.Await(t, "what is not permitted is lost", func() bool {
+			return !slices.ContainsFunc(denied, func(l *redlatch.Lock) bool { return l.Err() == nil })
+		})
+		for _, l := range kept {
+			if err := l.Err(); err != nil {
+				t.Fatalf("%s: %v", l.Name(), err)
+			}
+		}
+	})
 }
 
 // A replica never votes, whether it is one from the start or became one, and may be a master again; and
