@@ -84,10 +84,10 @@ func labelOf(waiter string) string {
 // name, and one answer for each node: VoteGranted, or an Err that says why the node could not be
 // asked, such as that it is a replica, whose keys are those of its master. The pattern is that of
 // the command KEYS, but a malformed one is refused. Keys that may be locks of another library are
-// listed as Foreign: strings of 1 to 512 bytes that expire. List reads all keys with SCAN in
-// small steps, so it takes longer the more keys there are, and delays no other client. A lock that
-// is acquired or released meanwhile may be missing. List changes nothing, and uses connections of
-// its own.
+// listed as Foreign: strings of 1 to 512 bytes that expire. Keys that the user of a node's URL may not
+// read are left out. List reads all keys with SCAN in small steps, so it takes longer the more keys
+// there are, and delays no other client. A lock that is acquired or released meanwhile may be missing.
+// List changes nothing, and uses connections of its own.
 //
 // List waits until ctx is done, for a second at most for one answer; when a quorum has answered, it
 // waits half as long again for the other nodes, NodeTimeout at least. The error wraps ErrInvalid; or

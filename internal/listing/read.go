@@ -1,6 +1,7 @@
 package listing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,7 +110,7 @@ func (l Locks) All(ctx context.Context, conn driver.Batcher, pattern string) (ma
 				places = append(places, l.place(name))
 			}
 		}
-		return l.look(ctx, conn, places, all)
+		return l.look(ctx, conn, places, all, true)
 	})
 	if err != nil {
 		return all, err
@@ -121,14 +122,14 @@ func (l Locks) All(ctx context.Context, conn driver.Batcher, pattern string) (ma
 				places = append(places, p)
 			}
 		}
-		return l.look(ctx, conn, places, all)
+		return l.look(ctx, conn, places, all, true)
 	})
 }
 
 // One returns what there is of the lock name.
 func (l Locks) One(ctx context.Context, conn driver.Batcher, name string) (map[ID]Found, error) {
 	found := make(map[ID]Found)
-	return found, l.look(ctx, conn, []place{l.place(name)}, found)
+	return found, l.look(ctx, conn, []place{l.place(name)}, found, false)
 }
 
 // Permits returns the permits of name that are held, in one round.
@@ -138,7 +139,7 @@ func (l Locks) Permits(ctx context.Context, conn driver.Batcher, name string) (m
 	for slot := range places {
 		places[slot] = permitPlace(name, queue, slot)
 	}
-	if err := l.look(ctx, conn, places, found); err != nil {
+	if err := l.look(ctx, conn, places, found, false); err != nil {
 		return nil, err
 	}
 	for id, one := range found {
@@ -172,8 +173,9 @@ func scan(ctx context.Context, conn driver.Batcher, match string, look func(keys
 	}
 }
 
-// look adds to found what the node has at each of the places that can be a lock.
-func (l Locks) look(ctx context.Context, conn driver.Batcher, places []place, found map[ID]Found) error {
+// look adds to found what the node has at each of the places that can be a lock. Where they are some of all, those whose
+// keys the user may not read are another program's, and left out.
+func (l Locks) look(ctx context.Context, conn driver.Batcher, places []place, found map[ID]Found, ofAll bool) error {
 	if len(places) == 0 {
 		return nil
 	}
@@ -185,12 +187,19 @@ func (l Locks) look(ctx context.Context, conn driver.Batcher, places []place, fo
 			[]string{"ZRANGE", node.ReadersKey(p.key), "0", strconv.Itoa(longestQueue - 1), "REV", "WITHSCORES"})
 	}
 	commands = append(commands, []string{"TIME"})
-	replies, err := ask(ctx, conn, commands...)
+	replies, denied, err := send(ctx, conn, commands...)
 	if err != nil {
 		return err
 	}
 	now := readTime(replies[len(replies)-1])
 	for i, p := range places {
+		refusals := denied[each*i : each*(i+1)]
+		if ofAll && refusals[0] != nil {
+			continue
+		}
+		if err := cmp.Or(refusals...); err != nil {
+			return err
+		}
 		value, left, queue := replies[each*i].Text, replies[each*i+1].Int, replies[each*i+2].Array
 		lock := Found{Left: time.Duration(left) * time.Millisecond}
 		// The key may have gone since its value was read. One that never expires and is not this library's is data.
@@ -247,18 +256,32 @@ func readTime(reply driver.Reply) time.Duration {
 
 // ask sends commands together. A key of another type counts as missing.
 func ask(ctx context.Context, conn driver.Batcher, commands ...[]string) ([]driver.Reply, error) {
+	replies, denied, err := send(ctx, conn, commands...)
+	return replies, cmp.Or(err, cmp.Or(denied...))
+}
+
+// send is ask, with an error for each command whose key the user may not read.
+func send(ctx context.Context, conn driver.Batcher, commands ...[]string) (replies []driver.Reply, denied []error, err error) {
 	ctx, cancel := context.WithTimeout(ctx, AnswerTime)
 	defer cancel()
 	replies, errs := conn.Batch(ctx, commands...)
-	for _, err := range errs {
-		if errors.Is(err, context.DeadlineExceeded) {
-			return nil, ErrNotInTime
+	denied = make([]error, len(errs))
+	for i, err := range errs {
+		server, ok := errors.AsType[*driver.ServerError](err)
+		command, forbidden := "", false
+		if ok {
+			command, forbidden = server.Denied()
 		}
-		if server, ok := errors.AsType[*driver.ServerError](err); err != nil && (!ok || server.Code() != "WRONGTYPE") {
-			return nil, err
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			return nil, nil, ErrNotInTime
+		case forbidden && command == "":
+			denied[i] = err
+		case err != nil && (!ok || server.Code() != "WRONGTYPE"):
+			return nil, nil, err
 		}
 	}
-	return replies, nil
+	return replies, denied, nil
 }
 
 // escapeGlob has text mean itself in a pattern.

@@ -52,6 +52,29 @@ func TestRefusedToList(t *testing.T) {
 	}
 }
 
+// Another program's key, which the user may not read, does not keep List from the locks. A lock that is asked for by its
+// name is told to be forbidden.
+func TestListBesideForbiddenKeys(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		server := redistest.New(t, redistest.Options{Binary: binary, Users: []string{"app on >p ~job* ~redlatch:* &redlatch:wake:* +@all"}})
+		c := locktest.Config(server.URLAs("app", "p"))
+		locktest.TryLock(t, locktest.Open(t, c), "job/1")
+		locktest.Do(t, server, "SET", "session", "secret", "PX", "60000")
+		locktest.Await(t, "List has the lock", func() bool {
+			locks, _, err := redlatch.List(t.Context(), c, "*")
+			if errors.Is(err, redlatch.ErrRefused) {
+				t.Fatal(err)
+			}
+			return err == nil && len(locks) == 1 && locks[0].Name == "job/1"
+		})
+		locktest.Await(t, "Waiters says so", func() bool {
+			_, err := redlatch.Waiters(t.Context(), c, "session")
+			return errors.Is(err, redlatch.ErrRefused) && strings.Contains(err.Error(), "NOPERM")
+		})
+	})
+}
+
 // Who may not ask for the role, or may not read the deployment's record, is told what there is.
 func TestListWithoutInfo(t *testing.T) {
 	t.Parallel()
