@@ -17,11 +17,13 @@ func (e *Engine) Now() clock.Instant { return e.clock.Now() }
 // rule: validity-from-send
 func (e *Engine) Accept(ctx context.Context, request vote.Acquire, start clock.Instant, by int, given vote.Answer) (*Lease, []vote.Answer) {
 	// The round of the steps begins now, and the validity began at start.
-	return newKeys(e, request, e.clock.Now()).acquire(ctx, start, func(k *keys, ctx context.Context, i int) vote.Answer {
+	k := newKeys(e, request, e.clock.Now())
+	k.nodes[by].answer, k.nodes[by].stored, k.nodes[by].key = given, given.Counter, ours
+	return k.acquire(ctx, start, func(k *keys, ctx context.Context, i int) vote.Answer {
 		if i != by {
 			return k.acquireStep(ctx, i)
 		}
-		k.leave(i, func(s *nodeState) { s.answer, s.stored, s.key = given, given.Counter, ours })
+		k.leave(i, func(*nodeState) {})
 		return given
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/vote"
 )
 
@@ -128,5 +129,25 @@ func TestVoteInHand(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A vote in hand is known from the start, however late the goroutine for its node gets to run: who waits to be told of that
+// node's answer is told.
+func TestVoteInHandIsKnown(t *testing.T) {
+	t.Parallel()
+	node := new(gated)
+	e := New([]Voter{node, node, node}, clock.System, time.Second)
+	defer e.Close()
+	given := vote.Answer{Verdict: vote.Granted, Counter: 1}
+	for range 20_000 { // now and then the others are heard first
+		lease, answers := e.Accept(t.Context(), requestOf("mine"), e.Now(), 2, given)
+		if lease == nil {
+			t.Fatal(answers)
+		}
+		if a := lease.Answer(2); a.Verdict != vote.Granted {
+			t.Fatalf("the node's answer is %v", a.Verdict)
+		}
+		lease.Release()
 	}
 }

@@ -203,8 +203,8 @@ var breaches = []breach{
 	},
 	{
 		rule: "validity runs from before a slot was chosen", file: "internal/quorum/accept.go", within: 1000, weather: "alone", permits: true,
-		was: "	return newKeys(e, request, e.clock.Now())",
-		now: "	if broken == RULE {\n		start = e.clock.Now()\n	}\n	return newKeys(e, request, e.clock.Now())",
+		was: "	k := newKeys(e, request, e.clock.Now())",
+		now: "	if broken == RULE {\n		start = e.clock.Now()\n	}\n	k := newKeys(e, request, e.clock.Now())",
 	},
 	{
 		rule: "a slot that may have been granted is released", file: "internal/node/slot.go", within: 1000, weather: "permits",
@@ -213,8 +213,8 @@ var breaches = []breach{
 	},
 	{
 		rule: "the vote in hand is undone with the others", file: "internal/quorum/accept.go", within: 1000, weather: "permits",
-		was: "given.Counter, ours })",
-		now: "given.Counter, ours; if broken == RULE { s.key = none } })",
+		was: "given, given.Counter, ours\n",
+		now: "given, given.Counter, ours\n	if broken == RULE {\n		k.nodes[by].key = none\n	}\n",
 	},
 	{
 		rule: "the next node is asked for a slot under another id", file: "permit.go", within: 1000, weather: "permits",
