@@ -154,8 +154,8 @@ type Config struct {
 // until its TTL ends.
 type Replicas struct {
 	// Count is how many replicas of a node must acknowledge a lock, an extension and a token before
-	// the node's vote counts (WAIT). A vote with fewer is undone, and the error's NodeAnswer has
-	// VoteNotReplicated and says how many there were. Defaults to 0.
+	// the node's vote counts (WAIT). The vote for a lock with fewer is undone, and the error's
+	// NodeAnswer has VoteNotReplicated and says how many there were. Defaults to 0.
 	Count int
 
 	// Fsync makes an acknowledgement mean that the vote is on disk, on the node and on Count
