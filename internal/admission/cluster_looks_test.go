@@ -84,7 +84,7 @@ func (w *clusterWorld) readRecord(l *slotLook) {
 		return
 	}
 	l.record = s.data[home].record
-	l.e.Server, l.e.Promoted, l.e.Flushed, l.e.Now = s.server(), s.promoted, s.flushed(), w.clock(s)
+	l.e.Server, l.e.Promoted, l.e.Flushed, l.e.Flushes, l.e.Now = s.server(), s.promoted, s.flushed(), int64(s.flushes), w.clock(s)
 	l.e.Uptime = time.Duration(max(0, w.now-s.started-1)) * time.Second
 	l.e.Record, _ = ParseRecord("", l.record)
 	w.expected[l.client][l.slot] = w.a.ID() + " " + l.e.Run + " " + l.e.ReplicationID
@@ -115,7 +115,7 @@ func (w *clusterWorld) ask(l *slotLook) {
 		} else {
 			l.e.Others.Same++
 		}
-		others = append(others, Master{Server: other.server(), Now: w.clock(other), Answered: true, Flushed: other.flushed(), Record: record})
+		others = append(others, Master{Server: other.server(), Now: w.clock(other), Answered: true, Flushed: other.flushed(), Flushes: int64(other.flushes), Record: record})
 	}
 	l.e.Came(w.a, l.key, others)
 	l.d = Decide(w.a, l.e)

@@ -62,6 +62,8 @@ type Evidence struct {
 	// Flushed: this run may have been told to delete all keys. Evicting: it may delete locks to make room,
 	// and is therefore refused.
 	Flushed, Evicting bool
+	// Flushes is how often this run was told to delete all keys, since its statistics were last reset.
+	Flushes int64
 	// Version is the server's version. KeepsScripts: its scripts may outlive a restart.
 	Version      string
 	KeepsScripts bool

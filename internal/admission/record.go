@@ -53,10 +53,12 @@ type Record struct {
 	FormerMS int64 `json:"former_max_ttl_ms,omitempty"`
 	// Void is why Durable is not believed any more, until an operator says it again.
 	Void string `json:"void,omitempty"`
-	// Since, Epoch and Slots are set for a Cluster's master. Since is when Server was first seen.
-	Since int64 `json:"since,omitempty"`
-	Epoch int64 `json:"epoch,omitempty"`
-	Slots Slots `json:"slots,omitempty"`
+	// Since, Epoch, Flushes and Slots are set for a Cluster's master. Since is when Server was first seen, or first seen
+	// after it deleted all keys. Flushes is how often it had done that.
+	Since   int64 `json:"since,omitempty"`
+	Epoch   int64 `json:"epoch,omitempty"`
+	Flushes int64 `json:"flushes,omitempty"`
+	Slots   Slots `json:"slots,omitempty"`
 }
 
 // ErrLater is the error of a record that clients of a later version wrote, for themselves alone.

@@ -105,13 +105,17 @@ func (e *Evidence) Renew(r *Record) (changed bool) {
 			known = append(known, SlotRange{First: r.First, Last: r.Last})
 		}
 	}
-	r.Server, r.Since, r.Epoch, r.Slots = e.Server, e.Now, e.Shard.Epoch, e.Shard.Held.After(known, e.Now)
-	if !e.isKnown() {
+	r.Server, r.Since, r.Epoch, r.Flushes, r.Slots = e.Server, e.Now, e.Shard.Epoch, e.Flushes, e.Shard.Held.After(known, e.Now)
+	if !e.isKnown() || e.Record.outlived(e.Flushes) {
 		return true
 	}
 	r.Since = min(r.Since, e.Record.Since)
-	return e.Record.Server != r.Server || e.Record.Epoch != r.Epoch || !slices.Equal(e.Record.Slots, r.Slots)
+	return e.Record.Server != r.Server || e.Record.Epoch != r.Epoch || e.Record.Flushes != r.Flushes || !slices.Equal(e.Record.Slots, r.Slots)
 }
+
+// outlived reports whether all keys of the master were deleted since the record was written: its slot was at another
+// master meanwhile.
+func (r *Record) outlived(flushes int64) bool { return flushes > r.Flushes }
 
 // decideSlot is Decide for a slot, where nothing forbids a vote.
 func decideSlot(a Agreement, e *Evidence) Decision {
@@ -152,15 +156,16 @@ type Master struct {
 	Server
 	Now      int64 // its clock in seconds, read after that of the slot's master
 	Answered bool
-	// Flushed is as in Evidence, and Record what it has recorded.
+	// Flushed and Flushes are as in Evidence, and Record what it has recorded.
 	Flushed bool
+	Flushes int64
 	Record  *Record
 }
 
 // mayHaveLost reports whether the master may have deleted all its keys after that time by its clock. If it ever did, its record is
-// of after that.
+// of after that, or counts less.
 func (m Master) mayHaveLost(after time.Time) bool {
-	return m.Flushed && (m.Record == nil || !m.hasBeen(m.Record.Server, true) || m.Record.Since >= after.Unix())
+	return m.Flushed && (m.Record == nil || !m.hasBeen(m.Record.Server, true) || m.Record.outlived(m.Flushes) || m.Record.Since >= after.Unix())
 }
 
 // Came sets whether the slot was brought with its admission key, or that key is stale, by what the other masters say.
@@ -213,12 +218,12 @@ func (e *Evidence) broughtFrom(a Agreement, key string, other Server, now int64,
 
 // masterSince returns a time since which the server has been the master that it is; ok is false
 // where nobody knows one. A server that was promoted may have its master's data of some time
-// before, and one that was told to delete all keys has a record of after that, or none.
+// before, and one that was told to delete all keys has a record of after that, none, or one that counts less.
 func (e *Evidence) masterSince() (since time.Time, ok bool) {
 	switch {
 	case !e.Promoted && e.Received == 0 && !e.Flushed:
 		return time.Unix(e.Now, 0).Add(-e.Uptime), true
-	case e.isKnown():
+	case e.isKnown() && !e.Record.outlived(e.Flushes):
 		return time.Unix(e.Record.Since+1, 0), true
 	}
 	return since, false

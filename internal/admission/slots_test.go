@@ -72,6 +72,7 @@ func TestRenew(t *testing.T) {
 		"a slot has come":    {func(e *Evidence) { e.Shard.Held[0].Last++ }, true, since, Slots{{0, 4, 7}, {5, 9, testNow - 5}, {10, 10, testNow}}},
 		"another run":        {func(e *Evidence) { e.Run = otherRun }, true, testNow, Slots{{0, 9, testNow}}},
 		"no record":          {func(e *Evidence) { e.Record = nil }, true, testNow, Slots{{0, 9, testNow}}},
+		"it was flushed":     {func(e *Evidence) { e.Flushes = 1 }, true, testNow, Slots{{0, 4, 7}, {5, 9, testNow - 5}}},
 		"somebody vouches":   {func(e *Evidence) { e.Vouched = true }, true, since, Slots{{0, 9, 0}}},
 		"somebody vouches again, as it took slots over": {
 			func(e *Evidence) { e.Vouched, e.Record.Slots, e.Shard.Epoch = true, Slots{{0, 9, 0}}, 4 }, true, since, Slots{{0, 9, 0}},
@@ -135,6 +136,10 @@ func TestBroughtFrom(t *testing.T) {
 	promoted.Promoted, promoted.Received = true, 100
 	known := promoted
 	known.Record = &Record{Server: known.Server, Since: recorded}
+	flushed, outlived := known, known
+	flushed.Flushed, flushed.Flushes = true, 1
+	flushed.Record = &Record{Server: known.Server, Since: recorded, Flushes: 1}
+	outlived.Flushed, outlived.Flushes = true, 1
 	received, forgot := pure, pure
 	received.Received, forgot.Promoted = 100, true
 	another := promoted
@@ -160,6 +165,8 @@ func TestBroughtFrom(t *testing.T) {
 		{"to a server that was promoted just before", known, key(a.ID(), source, recorded+4), source, true},
 		{"to a server that may have been promoted later", known, key(a.ID(), source, recorded+2), source, false},
 		{"to a server that has been one for no longer, if the clocks differ in rate", long, key(a.ID(), source, testNow-99_500), source, false},
+		{"to a server that was flushed before", flushed, key(a.ID(), source, written), source, true},
+		{"to a server that was flushed while its record was away", outlived, key(a.ID(), source, written), source, false},
 		{"to a server that was promoted again", another, key(a.ID(), source, written), source, false},
 	} {
 		if got := c.e.BroughtFrom(a, c.key, c.other, testNow); got != c.want {
@@ -198,6 +205,9 @@ func TestCame(t *testing.T) {
 	as := Master{Server: source, Now: testNow, Answered: true}
 	flushed, promoted := as, as
 	flushed.Flushed, promoted.ReplicationID = true, text(6)
+	before, away := flushed, flushed
+	before.Flushes, before.Record = 2, &Record{Server: source, Since: testNow - 100, Flushes: 2}
+	away.Flushes, away.Record = 2, &Record{Server: source, Since: testNow - 100, Flushes: 1}
 	other, silent := Master{Server: Server{Run: text(5)}, Now: testNow, Answered: true}, Master{}
 	for _, c := range []struct {
 		what           string
@@ -209,6 +219,8 @@ func TestCame(t *testing.T) {
 		{"flushed", []Master{other, flushed}, false, true},
 		{"flushed, and one before it is silent", []Master{silent, flushed}, false, true},
 		{"flushed, and one after it is silent", []Master{flushed, silent}, false, true},
+		{"flushed before the key was written", []Master{before}, true, false},
+		{"flushed while its record was away", []Master{away}, false, true},
 		{"promoted, and another is silent", []Master{silent, promoted}, false, true},
 		{"gone", []Master{other}, false, true},
 		{"gone, or silent", []Master{other, silent}, false, false},

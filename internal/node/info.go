@@ -55,9 +55,14 @@ func (f info) cleared() bool { return f["cmdstat_config|resetstat"] != "" }
 
 // follows returns how often this run was told whom to follow, or to follow nobody any more, also by a failover. A
 // replica that never reached its master has received nothing, and lacks what that one granted.
-func (f info) follows() (n int64) {
-	for _, command := range []string{"cmdstat_replicaof", "cmdstat_slaveof", "cmdstat_failover", "cmdstat_cluster|failover"} {
-		calls, _, _ := strings.Cut(strings.TrimPrefix(f[command], "calls="), ",")
+func (f info) follows() int64 {
+	return f.calls("replicaof", "slaveof", "failover", "cluster|failover")
+}
+
+// calls returns how often this run was given one of the commands, since its statistics were last reset.
+func (f info) calls(commands ...string) (n int64) {
+	for _, command := range commands {
+		calls, _, _ := strings.Cut(strings.TrimPrefix(f["cmdstat_"+command], "calls="), ",")
 		times, _ := strconv.ParseInt(calls, 10, 64)
 		n += times
 	}

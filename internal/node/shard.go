@@ -174,6 +174,7 @@ type peer struct {
 	server  admission.Server
 	now     int64 // its clock in seconds
 	flushed bool
+	flushes int64
 	record  *admission.Record
 	err     error
 }
@@ -191,6 +192,7 @@ func (n *Node) peers(ctx context.Context, s *shard) []peer {
 			e, values, err := n.inspectKeys(ctx, key)
 			if err == nil {
 				peers[i].server, peers[i].now, peers[i].flushed = e.server(), e.now, e.info.flushed()
+				peers[i].flushes = e.info.calls("flushall", "flushdb")
 				peers[i].record, err = admission.ParseRecord(key, values[0].Text)
 			}
 			peers[i].err = err
@@ -210,7 +212,7 @@ func (n *Node) completeShard(ctx context.Context, a admission.Agreement, seen *e
 	var masters []admission.Master
 	for _, p := range n.peers(ctx, s) {
 		n.count(&e.Others, a, n.options.Index, p.record, p.err)
-		masters = append(masters, admission.Master{Server: p.server, Now: p.now, Answered: p.err == nil, Flushed: p.flushed, Record: p.record})
+		masters = append(masters, admission.Master{Server: p.server, Now: p.now, Answered: p.err == nil, Flushed: p.flushed, Flushes: p.flushes, Record: p.record})
 	}
 	e.Came(a, seen.marker, masters)
 	return e

@@ -15,7 +15,11 @@ import (
 // the other, and stays: it does not vouch for what is gone.
 func TestClusterFlushAmidAMove(t *testing.T) {
 	t.Parallel()
-	for what, atReceiver := range map[string]bool{"the giver": false, "the receiver": true} {
+	type loss struct{ atReceiver, recordAway bool }
+	for what, loss := range map[string]loss{
+		"the giver": {}, "the giver, while its record is away": {recordAway: true},
+		"the receiver": {atReceiver: true}, "the receiver, while its record is away": {atReceiver: true, recordAway: true},
+	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			locktest.EachFlavor(t, func(t *testing.T, binary string) {
@@ -32,15 +36,24 @@ func TestClusterFlushAmidAMove(t *testing.T) {
 						return
 					}
 					for _, key := range locktest.Do(t, from, "CLUSTER", "GETKEYSINSLOT", strconv.Itoa(slot), "100").([]any) {
-						if strings.Contains(key.(string), ":admitted:") != atReceiver {
+						if strings.Contains(key.(string), ":admitted:") != loss.atReceiver {
 							locktest.Do(t, from, "MIGRATE", "127.0.0.1", strconv.Itoa(to.Port()), key.(string), "0", "5000")
 						}
 					}
-					if atReceiver {
-						locktest.Do(t, to, "FLUSHALL")
-					} else {
-						locktest.Do(t, from, "FLUSHALL")
+					loser := from
+					if loss.atReceiver {
+						loser = to
 					}
+					if !loss.recordAway {
+						locktest.Do(t, loser, "FLUSHALL")
+						return
+					}
+					slots, err := c.SlotsOf(loser)
+					must(t, err)
+					last := slots[len(slots)-1] // where the record is
+					must(t, c.MoveSlot(locktest.Within(t, locktest.Patience), last, c.Masters[2], nil))
+					locktest.Do(t, loser, "FLUSHALL")
+					must(t, c.MoveSlot(locktest.Within(t, locktest.Patience), last, loser, nil))
 				}))
 				_, err = locktest.AwaitAnswer(t, locktest.Open(t, c.config), name)
 				switch {
