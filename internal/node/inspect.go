@@ -268,6 +268,8 @@ func (n *Node) open(ctx context.Context, a admission.Agreement, seen *evidence, 
 	switch {
 	case err != nil:
 		return err
+	case reply.Int == -2:
+		return errMoving
 	case reply.Int < 0:
 		return errChanged
 	case reply.Int != 1:

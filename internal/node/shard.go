@@ -105,7 +105,7 @@ func newShard(slot uint16, masters []master) (*shard, error) {
 	return s, nil
 }
 
-// errMoving says that the slot's keys are at a server that is yet to get the slot.
+// errMoving says that some of the slot's keys may be at a server that is yet to get the slot.
 var errMoving = &admission.WaitError{Reason: "its slot is being moved"}
 
 // lookAtSlot asks the slot's master what admission depends on and, if whole is set, for the

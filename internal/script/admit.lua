@@ -9,7 +9,7 @@
 --       quarantine looked at or '', what the admission key said then, but for its time; in a Cluster: the
 --       master's configuration epoch; elsewhere, where the quarantine is off: 'off'
 -- Answers 1; 0 when the server is not that run or not a master; -1 when it is to be looked
--- at again.
+-- at again; -2 when the slot is being moved.
 if not isStill(string.sub(ARGV[2], -81, -42), string.sub(ARGV[2], -40)) then
   return 0
 end
@@ -17,6 +17,9 @@ end
 if KEYS[2] and ((redis.call('GET', KEYS[2]) or '') ~= ARGV[4] or (redis.call('GET', KEYS[3]) or '') ~= ARGV[6])
   or flushes() ~= ARGV[5] or said(KEYS[1]) ~= ARGV[7] or not KEYS[2] and not inEpoch(ARGV[8]) then
   return -1
+end
+if not KEYS[2] and isMoving() then
+  return -2
 end
 local now = redis.call('TIME')
 redis.call('SET', KEYS[1], ARGV[2] .. ' ' .. string.format('%016.0f', now[1] * 1000000 + now[2]))

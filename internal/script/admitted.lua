@@ -21,7 +21,9 @@ local function admitted(key, said, expected, now)
       or not string.find(info, 'master_replid:' .. string.sub(expected, -40), 1, true) then
       return false
     end
-    if age < 0 or age > RENEW then
+    -- A slot came whole to a master that has been up since before that time. So it is not stored amid a move: what was moved
+    -- before may be lost there.
+    if (age < 0 or age > RENEW) and not (FRESH < 0 and isMoving()) then
       -- A server that is out of memory refuses this. It must not end the step: an extension takes no
       -- memory. Until the time is stored, each step looks.
       redis.pcall('SET', key, expected .. ' ' .. string.format('%016.0f', clock))

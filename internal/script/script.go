@@ -92,6 +92,8 @@ var (
 	confirmLua string
 	//go:embed repair.lua
 	repairLua string
+	//go:embed moving.lua
+	movingLua string
 	//go:embed epoch.lua
 	epochLua string
 	//go:embed looked.lua
@@ -256,7 +258,7 @@ var votingSteps = sync.OnceValue(func() string {
 		{EnqueueSlot, admittedLua + publishLua + queueLua + readersQueueLua + slotsLua + enqueueLua},
 	}
 	var text strings.Builder
-	text.WriteString(limits)
+	text.WriteString(limits + movingLua)
 	word := "if"
 	for _, step := range steps {
 		fmt.Fprintf(&text, "%s ARGV[1] == '%s' then\n%s", word, step.name, step.body)

@@ -66,3 +66,51 @@ func TestClusterFlushAmidAMove(t *testing.T) {
 		})
 	}
 }
+
+// While a slot is moved key by key, the master that is to get it loses a lock that has come there already. Another lock of the
+// slot is extended at the master that still has it, after that. So the slot's admission key is younger than the loss, and
+// does not vouch for what was moved before.
+func TestClusterReceiverForgetsAmidAMove(t *testing.T) {
+	t.Parallel()
+	for what, restarts := range map[string]bool{"is flushed": false, "restarts": true} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			locktest.EachFlavor(t, func(t *testing.T, binary string) {
+				c := newHurtCluster(t, binary, 0, 3*fixTTL)
+				holder := locktest.Open(t, c.config)
+				c.admit(t, holder)
+				from, to, name := c.Masters[0], c.Masters[1], storm.NameAt(0)
+				other, err := holder.Lock(locktest.Within(t, locktest.Patience), "{"+name+"}other")
+				must(t, err)
+				held, err := holder.Lock(locktest.Within(t, locktest.Patience), name, redlatch.WithoutRenewal())
+				must(t, err)
+				must(t, c.MoveSlot(locktest.Within(t, locktest.Patience), storm.SlotOf(name), to, func(key string) {
+					if key != "" { // not before the first
+						return
+					}
+					locktest.Do(t, from, "MIGRATE", "127.0.0.1", strconv.Itoa(to.Port()), name, "0", "5000")
+					if restarts {
+						must(t, c.RestartEmpty(locktest.Within(t, locktest.Patience), to))
+					} else {
+						locktest.Do(t, to, "FLUSHALL")
+						if lock, err := holder.TryLock(t.Context(), storm.NameAt(1)); err == nil { // what its slots are is recorded anew
+							t.Errorf("a flushed master has granted %v", lock)
+						}
+					}
+					lost := locktest.ServerTime(t, to)
+					locktest.Await(t, "times in whole seconds hide nothing", func() bool { return locktest.ServerTime(t, to).Sub(lost) > 4*time.Second })
+					if err := other.Extend(t.Context(), c.config.TTL); err != nil {
+						t.Logf("the other lock is not extended: %v", err)
+					}
+				}))
+				_, err = locktest.AwaitAnswer(t, locktest.Open(t, c.config), name)
+				switch {
+				case err == nil && held.Err() == nil:
+					t.Errorf("the lock has two holders: the first for another %v", time.Until(held.Until()))
+				case err == nil:
+					t.Error("the lock was granted too early, or this machine is too slow")
+				}
+			})
+		})
+	}
+}
