@@ -250,12 +250,16 @@ func (c *Client) lock(ctx context.Context, b binding, name string, wait bool, op
 // or a lock that shares a name with it.
 func (c *call) refuseHeld() error {
 	// rule: no-wait-for-itself
-	_, is := held(c.ctx, func(l *Lock) bool { return l.client == c.client && l.call.overlaps(c) })
+	lock, is := held(c.ctx, func(l *Lock) bool { return l.client == c.client && l.call.overlaps(c) })
+	name := c.name
+	if is && c.several != nil {
+		name = c.several.names[slices.IndexFunc(c.several.keys, lock.call.has)]
+	}
 	switch {
 	case is && c.permits != nil:
 		return invalid("a permit of %q: the ctx of this call carries one, and callers that each hold one and wait for another would wait for each other: use the permit that is held, TryLock, or a ctx that was not made under it", c.name)
 	case is:
-		return invalid("lock %q: the ctx of this call carries it, so the call would wait for itself: ask Held and go on without locking, or pass a ctx that was not made under the lock", c.name)
+		return invalid("lock %q: the ctx of this call carries it, so the call would wait for itself: ask Held and go on without locking, or pass a ctx that was not made under the lock", name)
 	}
 	return nil
 }

@@ -249,6 +249,27 @@ func TestErrorsNameTheLock(t *testing.T) {
 	})
 }
 
+// A call for several names that would wait for its own caller names the one that its ctx carries.
+func TestCarriedNameIsNamed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := redlatchtest.New(t, redlatch.Config{})
+		for _, held := range [][]string{{"b"}, {"a", "b"}} {
+			lock, err := client.LockAll(t.Context(), held)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = client.LockAll(lock.Context(), []string{"c", "b", "d"})
+			if !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), `lock "b": the ctx of this call carries it`) {
+				t.Errorf("under %q: %v", held, err)
+			}
+			if err := lock.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 // An extension that comes while Close waits for the work under a lead names the lock.
 func TestExtensionDuringCloseNamesTheLock(t *testing.T) {
 	t.Parallel()
