@@ -309,7 +309,7 @@ func wholeTTL(setting string, ttl, most time.Duration) (time.Duration, error) {
 func checkTTL(setting string, ttl, most time.Duration) error {
 	switch {
 	case ttl < time.Millisecond:
-		return invalid("%s is %v: it must be at least 1ms, and more than the drift of %v", setting, ttl, quorum.Drift(ttl))
+		return invalid("%s is %v: it must be at least 1ms, and more than the drift of %v", setting, ttl, quorum.Drift(0))
 	case ttl <= quorum.Drift(ttl):
 		return invalid("%s is %v: nothing is left of it after the drift of %v", setting, ttl, quorum.Drift(ttl))
 	case ttl > most:

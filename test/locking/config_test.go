@@ -83,7 +83,7 @@ func TestInvalidCalls(t *testing.T) {
 		{"long name", strings.Repeat("x", 513), nil, []string{"name", "513", "512"}},
 		{"a key of the library's own", "redlatch:x", nil, []string{"redlatch:x", "another name"}},
 		{"zero TTL", "x", []redlatch.Option{redlatch.WithTTL(0)}, []string{"WithTTL", "1ms"}},
-		{"negative TTL", "x", []redlatch.Option{redlatch.WithTTL(-time.Second)}, []string{"WithTTL"}},
+		{"negative TTL", "x", []redlatch.Option{redlatch.WithTTL(-time.Second)}, []string{"WithTTL", "the drift of 2ms"}},
 		{"TTL below the grain", "x", []redlatch.Option{redlatch.WithTTL(999 * time.Microsecond)}, []string{"WithTTL", "1ms"}},
 		{"TTL below its drift", "x", []redlatch.Option{redlatch.WithTTL(2 * time.Millisecond)}, []string{"WithTTL", "drift"}},
 		{"TTL that is cut below its drift", "x", []redlatch.Option{redlatch.WithTTL(2900 * time.Microsecond)}, []string{"WithTTL"}},
