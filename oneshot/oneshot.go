@@ -174,9 +174,10 @@ func (c *Client) Extend(ctx context.Context, name, id string, ttl time.Duration)
 // answer was lost may have released the lock, so that a further Release may return false though the
 // first one released it.
 //
-// It waits for a quorum, for a few NodeTimeouts at most, or for ctx; when ctx is done it goes on in
-// the background. A node that does not answer keeps its key for the rest of the TTL. Errors are
-// those of Take.
+// It waits for a quorum, for a few NodeTimeouts at most, or for ctx; when ctx ends meanwhile it goes
+// on in the background. If ctx is done before the call, nothing is sent. A node that does not answer
+// keeps its key for the rest of the TTL, as does one that a Take by another client reaches
+// only after the release. Errors are those of Take.
 func (c *Client) Release(ctx context.Context, name, id string) (bool, error) {
 	call, err := c.begin(ctx, "release", name, id)
 	if err != nil {
