@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -228,6 +229,7 @@ func (c Config) complete() (Config, []endpoint, error) {
 	if c.Label == "" {
 		c.Label = defaultLabel()
 	}
+	c.Nodes = slices.Clone(c.Nodes) // the caller may change its own
 	endpoints, nodesErr := c.endpoints()
 	return c, endpoints, errors.Join(
 		nodesErr,

@@ -200,7 +200,8 @@ func (e *QuorumError) Unwrap() []error {
 
 // Holder returns who has the lock on most nodes, and how long a quorum of nodes keeps it at least, or
 // all that have it if they are none, unless it is extended or released; left is negative if the lock
-// has no expiry. ok is false if no node named a holder.
+// has no expiry. ok is false if no node has the lock for another. h has no ID where NodeAnswer.Holder
+// has none.
 func (e *QuorumError) Holder() (h Holder, left time.Duration, ok bool) {
 	on := make(map[string][]time.Duration)
 	for _, a := range e.Nodes {

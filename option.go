@@ -95,8 +95,9 @@ func WithShared() Option { return func(s *settings) { s.shared = true } }
 // WithAlso makes the call lock further names together with its own, all or none: TryLock, Do and
 // TryDo then do what LockAll does. The names of several WithAlso add up.
 func WithAlso(names ...string) Option {
+	names = slices.Clone(names) // the caller may change its own before the call
 	return func(s *settings) {
-		also := slices.Clone(names)
+		also := names
 		if s.also != nil {
 			also = slices.Concat(*s.also, names)
 		}

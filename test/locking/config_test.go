@@ -158,6 +158,25 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+// A caller may use its slices for something else as soon as it has passed them.
+func TestSlicesOfTheCaller(t *testing.T) {
+	t.Parallel()
+	config := locktest.Config(locktest.Shared(t, 1)[0].URL())
+	client := locktest.Open(t, config)
+	config.Nodes[0] = "redis://127.0.0.1:1"
+	names := []string{t.Name() + "/a"}
+	also := redlatch.WithAlso(names...)
+	names[0] = t.Name() + "/b"
+	lock := locktest.TryLock(t, client, t.Name(), also)
+	if got := lock.Names(); len(got) != 2 || got[1] != t.Name()+"/a" {
+		t.Errorf("locked %q", got)
+	}
+	if listed, _, err := client.List(t.Context(), t.Name()+"*"); len(listed) != 2 || err != nil {
+		t.Errorf("listed %v, %v", listed, err)
+	}
+	locktest.Unlock(t, lock)
+}
+
 // A Unix socket, a database and a user's name reach the server.
 func TestSocketsAndDatabases(t *testing.T) {
 	t.Parallel()
