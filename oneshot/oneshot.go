@@ -186,6 +186,8 @@ func (c *Client) Release(ctx context.Context, name, id string) (bool, error) {
 	defer call.leave()
 	return call.vote(ctx, quorum.Poll{
 		Ask:      func(ctx context.Context, i int) vote.Answer { return c.nodes[i].Drop(ctx, c.commands, call.release()) },
+		Of:       call.of(),
+		InOrder:  true,
 		Patience: patient,
 	})
 }

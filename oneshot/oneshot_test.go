@@ -375,6 +375,31 @@ func TestOneShotExcludes(t *testing.T) {
 	}
 }
 
+// A key that a node sets when the take is released already does not stay.
+func TestReleaseRightAfterTake(t *testing.T) {
+	t.Parallel()
+	nodes := locktest.Shared(t, 3)
+	c := locktest.Config(nodes[0].URL(), nodes[1].URL(), nodes[2].URL())
+	client := newCaller(t, c, oneshot.CommandsAuto)
+	for i := range 500 { // one in a hundred, or so, is late on some node
+		name := fmt.Sprint(t.Name(), i)
+		if taken, err := client.Take(t.Context(), name, "x", locktest.TTL); !taken || err != nil {
+			t.Fatal(taken, err)
+		}
+		if released, err := client.Release(t.Context(), name, "x"); !released || err != nil {
+			t.Fatal(released, err)
+		}
+	}
+	client.locks.Close()
+	for i := range 500 {
+		for _, s := range nodes {
+			if name := fmt.Sprint(t.Name(), i); locktest.Value(t, s, name) != "" {
+				t.Errorf("%s stays on %s", name, s.Addr())
+			}
+		}
+	}
+}
+
 // Who waits in Lock gets what was taken and released by one-shot calls, long
 // before its TTL is over.
 func TestLockWaitsForATake(t *testing.T) {

@@ -42,7 +42,7 @@ type Engine struct {
 	// onWaiting is the function that OnWaiting sets.
 	onWaiting func(key string)
 
-	// unsettled has the polls that may still be undone.
+	// unsettled has the polls that have steps under way or may still be undone.
 	unsettled    settlements
 	secondRounds atomic.Uint64
 }

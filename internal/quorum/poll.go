@@ -21,6 +21,9 @@ type Poll struct {
 	// Of, if not empty, says which key and id the poll is about. One without an Undo begins when no
 	// earlier one about the same may be undone any more: else what it is granted might be deleted.
 	Of string
+	// InOrder has each node asked when its steps for earlier polls about the same with an Undo are
+	// over. One that such a poll did not wait for may still be on its way to the connection.
+	InOrder bool
 	// TTL, if not zero, is how long the nodes keep a key: a poll whose quorum comes after its
 	// validity is over is lost.
 	TTL time.Duration
@@ -38,11 +41,17 @@ type Poll struct {
 // to undo.
 func (e *Engine) Put(ctx context.Context, p Poll) (bool, []vote.Answer) {
 	n := len(e.voters)
-	settled := &settlement{poll: p, engine: e, left: n + 1, over: make(chan struct{})}
+	settled := &settlement{poll: p, engine: e, left: n + 1, over: make(chan struct{}), steps: make([]chan struct{}, n)}
+	for i := range n {
+		settled.steps[i] = make(chan struct{})
+	}
+	var before []*settlement
 	switch {
 	case p.Of == "":
 	case p.Undo != nil:
 		e.unsettled.add(settled)
+	case p.InOrder:
+		before = e.unsettled.about(p.Of)
 	case !e.unsettled.await(ctx, p.Of):
 		return false, make([]vote.Answer, n)
 	}
@@ -54,6 +63,13 @@ func (e *Engine) Put(ctx context.Context, p Poll) (bool, []vote.Answer) {
 	for i := range n {
 		e.workers.run(func() {
 			defer settled.leave()
+			defer close(settled.steps[i])
+			for _, earlier := range before {
+				select {
+				case <-earlier.steps[i]:
+				case <-round.Done():
+				}
+			}
 			a := p.Ask(round, i)
 			if p.Undo != nil && (a.Verdict == vote.Granted || a.Verdict == vote.NotReplicated) {
 				settled.granted(i)
@@ -100,6 +116,8 @@ type settlement struct {
 	// over is closed, once, when the poll will not be undone any more.
 	over chan struct{}
 	once sync.Once
+	// steps are closed, each when that node's step is over.
+	steps []chan struct{}
 
 	mu    sync.Mutex // guards what follows; nothing is called while it is held
 	lost  bool
@@ -115,16 +133,12 @@ func (s *settlement) leave() {
 	s.mu.Unlock()
 	if none {
 		s.end()
+		s.engine.unsettled.remove(s)
 	}
 }
 
 // end notes that the poll will not be undone any more.
-func (s *settlement) end() {
-	s.once.Do(func() {
-		s.engine.unsettled.remove(s)
-		close(s.over)
-	})
-}
+func (s *settlement) end() { s.once.Do(func() { close(s.over) }) }
 
 func (s *settlement) granted(i int) {
 	s.mu.Lock()
@@ -169,7 +183,7 @@ func (s *settlement) undo(i int) {
 	s.poll.Undo(round, i)
 }
 
-// settlements are the polls that may still be undone, by what they are about.
+// settlements are the polls that have steps under way or may still be undone, by what they are about.
 type settlements struct {
 	mu sync.Mutex // guards of
 	of map[string][]*settlement
@@ -195,12 +209,16 @@ func (l *settlements) remove(s *settlement) {
 	l.of[s.poll.Of] = rest
 }
 
+// about returns what is there now.
+func (l *settlements) about(of string) []*settlement {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.of[of])
+}
+
 // await waits until what is there now is over. It reports false if ctx ends before that.
 func (l *settlements) await(ctx context.Context, of string) bool {
-	l.mu.Lock()
-	before := slices.Clone(l.of[of])
-	l.mu.Unlock()
-	for _, s := range before {
+	for _, s := range l.about(of) {
 		select {
 		case <-s.over:
 		case <-ctx.Done():

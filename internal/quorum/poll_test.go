@@ -208,3 +208,56 @@ func TestPollWaitsForTheUndoingOfAnother(t *testing.T) {
 		})
 	}
 }
+
+// A poll that keeps the order asks a node when what an earlier one about the same asks it is over, and the others at once.
+func TestPollInOrder(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		inOrder  bool
+		of       string
+		patience int
+		last     time.Duration // when the node is asked that the first poll did not wait for
+	}{
+		"in order":         {true, "a", 3, 2 * time.Second},
+		"its time is over": {true, "a", 1, time.Second},
+		"not in order":     {false, "a", 3, 0},
+		"about another":    {true, "b", 3, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := New(make([]Voter, 3), newBubbleClock(), time.Second)
+				poll := Poll{
+					Patience: c.patience, Of: "a",
+					Ask: func(_ context.Context, i int) vote.Answer {
+						if i == 2 {
+							time.Sleep(2 * time.Second)
+						}
+						return vote.Answer{Verdict: vote.Granted}
+					},
+					Enough: func(answers []vote.Answer) bool { return Count(answers, vote.Granted) >= 2 },
+					Undo:   func(context.Context, int) { t.Error("undone") },
+				}
+				if granted, _ := e.Put(t.Context(), poll); !granted {
+					t.Error("not granted")
+				}
+				start := time.Now()
+				var asked [3]time.Duration
+				poll.Of, poll.InOrder, poll.Undo = c.of, c.inOrder, nil
+				poll.Ask = func(_ context.Context, i int) vote.Answer {
+					asked[i] = time.Since(start)
+					return vote.Answer{Verdict: vote.Granted}
+				}
+				if granted, _ := e.Put(t.Context(), poll); !granted || time.Since(start) > 0 {
+					t.Errorf("granted: %t, after %v", granted, time.Since(start))
+				}
+				e.Close()
+				if want := [3]time.Duration{0, 0, c.last}; asked != want {
+					t.Errorf("asked after %v, want %v", asked, want)
+				}
+				if kept := e.unsettled.about("a"); len(kept) > 0 {
+					t.Errorf("%d are kept", len(kept))
+				}
+			})
+		})
+	}
+}
