@@ -174,6 +174,28 @@ func TestRunInterrupted(t *testing.T) {
 	}
 }
 
+// A run that is interrupted while its control run begins was over before, and what it found is reported.
+func TestControlRunInterrupted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 10 s")
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	heard := writer(func(text string) {
+		if strings.Contains(text, "the control run") {
+			cancel(errors.New("enough"))
+		}
+	})
+	r, err := Run(ctx, Options{
+		For: 10 * time.Second, Seed: 1, Nodes: 3, Workers: 2, Names: 1, TTL: time.Second, Faults: []string{"stop", "partition"}, Out: heard,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Interrupted || r.Findings.Acquisitions == 0 || r.Control != nil {
+		t.Errorf("interrupted %v, %d acquisitions, control %v", r.Interrupted, r.Findings.Acquisitions, r.Control)
+	}
+}
+
 type writer func(string)
 
 func (w writer) Write(b []byte) (int, error) {
