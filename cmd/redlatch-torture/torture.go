@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -231,7 +232,8 @@ func (c *tortureCmd) keep() string {
 // cannot be written does not waste the time of the run.
 type tortureFiles struct{ html, json, text []*os.File }
 
-// open creates the files that --html, --json and --report name.
+// open creates the files that --html, --json and --report name. One that is there, with the report of
+// an earlier run, stays as it is until there is a report to write.
 func (c *tortureCmd) open() (_ *tortureFiles, err error) {
 	f := &tortureFiles{}
 	if _, err := os.Lstat(c.keep()); err == nil {
@@ -244,7 +246,7 @@ func (c *tortureCmd) open() (_ *tortureFiles, err error) {
 		}
 	}()
 	at := func(list *[]*os.File, path string) error {
-		file, err := os.Create(path)
+		file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
 		*list = append(*list, file)
 		return err
 	}
@@ -273,6 +275,11 @@ func (f *tortureFiles) close() {
 // write writes the report to stdout and to the files.
 func (f *tortureFiles) write(r *report.Report) error {
 	_, err := io.WriteString(os.Stdout, r.Text())
+	for _, file := range slices.Concat(f.html, f.json, f.text) {
+		if cutErr := file.Truncate(0); !errors.Is(cutErr, syscall.EINVAL) { // a pipe has nothing to cut
+			err = errors.Join(err, cutErr)
+		}
+	}
 	for _, file := range f.text {
 		_, textErr := io.WriteString(file, r.Text())
 		err = errors.Join(err, textErr)
