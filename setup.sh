@@ -4,6 +4,9 @@
 # the tests run on whichever servers there are.
 set -eu
 packages=${*:-redis-server redis-sentinel redis-tools gcc libc6-dev spin tcc postgresql python3-redis php-cli php-redis php-malkusch-lock default-jre-headless libzookeeper-java etcd-server make}
+left=
+trap 'rm -f $left' EXIT
+trap 'exit 130' HUP INT TERM # not every shell runs the trap of EXIT when a signal ends it
 missing=
 for package in $packages; do
 	dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
@@ -12,7 +15,7 @@ if [ -n "$missing" ]; then
 	apt-get update -q
 	# No service is to be started: the tests start their own servers.
 	if [ ! -e /usr/sbin/policy-rc.d ]; then
-		trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+		left=/usr/sbin/policy-rc.d
 		printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
 		chmod +x /usr/sbin/policy-rc.d
 	fi
@@ -20,10 +23,10 @@ if [ -n "$missing" ]; then
 fi
 if [ $# -eq 0 ] && ! command -v valkey-server >/dev/null; then
 	list=/etc/apt/sources.list.d/redlatch-backports.list
+	left="$left $list"
 	. /etc/os-release
 	echo "deb http://deb.debian.org/debian $VERSION_CODENAME-backports main" >$list
 	apt-get update -q || true
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends valkey-server ||
 		echo "setup: no valkey-server to be had; testing on redis-server alone" >&2
-	rm -f $list
 fi
