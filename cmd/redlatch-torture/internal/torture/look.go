@@ -6,12 +6,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/history"
 	"github.com/redlatch/redlatch/cmd/redlatch-torture/internal/torture/judge"
+	"github.com/redlatch/redlatch/internal/redisconn"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/torture/worker"
 )
@@ -144,16 +145,20 @@ func (p *place) dial(ctx context.Context) (*redistest.Conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
+	o, _, err := redisconn.Parse(p.url.String())
+	if err != nil {
+		return nil, err
+	}
 	conn, err := redistest.Dial(ctx, p.url.Host)
 	if err != nil {
 		return nil, err
 	}
 	var login [][]string
-	if password, ok := p.url.User.Password(); ok {
-		login = append(login, []string{"AUTH", cmp.Or(p.url.User.Username(), "default"), password})
+	if o.Password != "" {
+		login = append(login, []string{"AUTH", cmp.Or(o.Username, "default"), o.Password})
 	}
-	if db := strings.TrimPrefix(p.url.Path, "/"); db != "" {
-		login = append(login, []string{"SELECT", db})
+	if o.Database != 0 {
+		login = append(login, []string{"SELECT", strconv.Itoa(o.Database)})
 	}
 	for _, command := range login {
 		if _, err := conn.Do(command...); err != nil {

@@ -12,6 +12,29 @@ import (
 	"github.com/redlatch/redlatch/internal/torture/worker"
 )
 
+// The torture looks for keys, and removes its own, in the database that the URL of a user's node names.
+func TestDialsTheDatabase(t *testing.T) {
+	node := redistest.New(t, redistest.Options{Password: "secret"})
+	for _, db := range []string{"/3", "/3/", "?db=3"} {
+		at, err := url.Parse(node.URL() + db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := (&place{url: at}).dial(t.Context())
+		if err != nil {
+			t.Errorf("%s: %v", db, err)
+			continue
+		}
+		if _, err := conn.Do("SET", "a", "b"); err != nil {
+			t.Error(err)
+		}
+		conn.Close()
+		if keys, err := node.Info("keyspace"); err != nil || keys["db3"] == "" || keys["db0"] != "" {
+			t.Errorf("%s: %v, %v", db, keys, err)
+		}
+	}
+}
+
 // A worker that calls while a look is on its way to the node may be the one whose key is found there.
 func TestLookIsLaterThanTheCallsBeforeIt(t *testing.T) {
 	var called int64

@@ -109,8 +109,12 @@ func (o *Options) complete() error {
 		return invalid("--ttl is %v: use %v to %v", o.TTL, o.Topology.shortestTTL(), longestTTL)
 	}
 	for _, raw := range o.Yours {
-		if _, _, err := redisconn.Parse(raw); err != nil {
+		at, _, err := redisconn.Parse(raw)
+		switch {
+		case err != nil:
 			return invalid("--nodes: %w", err)
+		case at.Cluster || at.Master != "":
+			return invalid("--nodes: %s: give one server, as redis://HOST:PORT; the torture's proxies lead to the address that they are given, and not to the masters behind it", redisconn.Redact(raw))
 		}
 		u, err := url.Parse(raw)
 		if err != nil || u.Scheme != "redis" || u.Port() == "" {

@@ -137,6 +137,10 @@ func TestOptions(t *testing.T) {
 		"--ttl":     func(o *Options) { o.TTL = time.Millisecond },
 		`"flood"`:   func(o *Options) { o.Faults = []string{"flood"} },
 		"--nodes":   func(o *Options) { o.Yours = []string{"redis://a:1", "redis://b:1", "rediss://u:secret@c:1"} },
+		"one server": func(o *Options) {
+			o.Yours = []string{"redis://a:1", "redis://b:1", "redis://u:secret@c:1?master_set=m"}
+		},
+		"to the masters": func(o *Options) { o.Yours = []string{"redis://a:1", "redis://b:1", "redis://u:secret@c:1?cluster"} },
 		"kill": func(o *Options) {
 			o.Yours, o.Faults = []string{"redis://a:1", "redis://b:1", "redis://c:1"}, []string{"kill"}
 		},
