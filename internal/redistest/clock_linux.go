@@ -21,7 +21,7 @@ var clockShimSource []byte
 // wallClock is the offset of one server's wall clock, in a file that the
 // preloaded shim has mapped too.
 type wallClock struct {
-	shim string // path of the compiled shim
+	shim string // path of the compiled shim, from the directory in which the server starts
 	file string
 	mem  []byte
 }
@@ -33,7 +33,13 @@ func newWallClock(ctx context.Context, dir string) (*wallClock, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &wallClock{shim: shim, file: filepath.Join(dir, clockFile)}
+	// ld.so takes a path with a space or a colon for several, and starts the server without the shim.
+	link := filepath.Join(dir, "clockshim.so")
+	_ = os.Remove(link) // of an earlier server in this directory
+	if err := os.Symlink(shim, link); err != nil {
+		return nil, err
+	}
+	c := &wallClock{shim: "../clockshim.so", file: filepath.Join(dir, clockFile)}
 	f, err := os.OpenFile(c.file, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err

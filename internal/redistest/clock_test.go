@@ -1,6 +1,8 @@
 package redistest
 
 import (
+	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -71,6 +73,31 @@ func TestStepClock(t *testing.T) {
 		}
 		check(70*time.Second - 1_100_000_001*time.Microsecond)
 	})
+}
+
+// The shim is loaded where the paths of the user's folders have what ld.so takes for the end of a path.
+func TestStepClockInOddPaths(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the clock shim is for Linux only")
+	}
+	odd := filepath.Join(t.TempDir(), "a b:c")
+	if err := os.Mkdir(odd, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_CACHE_HOME", odd)
+	t.Setenv("TMPDIR", odd)
+	s := New(t, Options{ClockShim: true})
+	for range 2 {
+		if err := s.StepClock(time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.RestartEmpty(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if least, most := ahead(t, s); least > 2*time.Minute || most < 2*time.Minute {
+		t.Errorf("the server's clock is %v to %v ahead, want 2m", least, most)
+	}
 }
 
 // A clock that was stepped back must not make the server's threads spin.
