@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -136,7 +137,7 @@ func TestEachExcludesTheOther(t *testing.T) {
 	eachLibrary(t, func(t *testing.T, m *match) {
 		m.theyAcquire(t, long)
 		id := m.holder(t)
-		_, err := m.ours.TryLock(t.Context(), m.name)
+		_, err := locktest.TryInTime(t, m.ours, m.name)
 		failure, ok := errors.AsType[*redlatch.QuorumError](err)
 		if !ok || !errors.Is(err, redlatch.ErrHeld) {
 			t.Fatalf("while they hold the lock: %v", err)
@@ -202,7 +203,7 @@ func TestOursRunsOut(t *testing.T) {
 				t.Errorf("unlock: %v", err)
 			}
 		})
-		if _, err := m.ours.TryLock(t.Context(), m.name); !errors.Is(err, redlatch.ErrHeld) {
+		if _, err := locktest.TryInTime(t, m.ours, m.name); !errors.Is(err, redlatch.ErrHeld) {
 			t.Errorf("while they hold the lock: %v", err)
 		}
 		if !m.theyRelease(t) {

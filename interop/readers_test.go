@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
 )
 
 // reading makes a lock that of a reader.
@@ -58,7 +59,7 @@ func TestRedsyncBesideReaders(t *testing.T) {
 		other := m.another(t)
 		m.theyAcquire(t, long)
 		id := m.holder(t)
-		_, err := m.ours.TryLock(t.Context(), m.name, reading)
+		_, err := locktest.TryInTime(t, m.ours, m.name, reading)
 		failure, ok := errors.AsType[*redlatch.QuorumError](err)
 		if !ok || !errors.Is(err, redlatch.ErrHeld) {
 			t.Fatalf("while they hold the lock: %v", err)
@@ -148,7 +149,7 @@ func TestReadersRunOutBeforeRedsync(t *testing.T) {
 				}
 			})
 		}
-		if _, err := m.ours.TryLock(t.Context(), m.name, reading); !errors.Is(err, redlatch.ErrHeld) {
+		if _, err := locktest.TryInTime(t, m.ours, m.name, reading); !errors.Is(err, redlatch.ErrHeld) {
 			t.Errorf("while they hold the lock: %v", err)
 		}
 		if !m.theyRelease(t) {
