@@ -159,7 +159,7 @@ fuzz-tool: ## command lines with a secret, until one is printed; FUZZ=1m
 	go test -run=NONE -fuzz=FuzzSecret$$ -fuzztime=$(FUZZ) ./cmd/redlatch
 
 torture: ## servers and workers under faults for a minute, judged; REPORTS=DIR for the reports
-	@reports=$${REPORTS:-$$(mktemp -d)} && echo "reports: $$reports" && go run ./cmd/redlatch-torture run --for 60s --report $$reports
+	@reports=$${REPORTS:-$$(mktemp -d)} && echo "reports: $$reports" && go run ./cmd/redlatch-torture run --for 60s --report "$$reports"
 
 torture-peers: ## other libraries under the same faults, and a table
 	$(call needs,npm,nodejs npm)
