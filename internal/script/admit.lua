@@ -18,6 +18,7 @@ if KEYS[2] and ((redis.call('GET', KEYS[2]) or '') ~= ARGV[4] or (redis.call('GE
   or flushes() ~= ARGV[5] or said(KEYS[1]) ~= ARGV[7] or not KEYS[2] and not inEpoch(ARGV[8]) then
   return -1
 end
+-- rule: not-renewed-amid-a-move
 if not KEYS[2] and isMoving() then
   return -2
 end

@@ -21,8 +21,9 @@ local function admitted(key, said, expected, now)
       or not string.find(info, 'master_replid:' .. string.sub(expected, -40), 1, true) then
       return false
     end
-    -- A slot came whole to a master that has been up since before that time. So it is not stored amid a move: what was moved
-    -- before may be lost there.
+    -- The next master of a slot has all that it came with if it has been up since before that time. So the time is not stored
+    -- amid a move: what was moved before that may be lost there.
+    -- rule: not-renewed-amid-a-move
     if (age < 0 or age > RENEW) and not (FRESH < 0 and isMoving()) then
       -- A server that is out of memory refuses this. It must not end the step: an extension takes no
       -- memory. Until the time is stored, each step looks.
