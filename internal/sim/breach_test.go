@@ -197,6 +197,11 @@ var breaches = []breach{
 		anywhere: true,
 	},
 	{
+		rule: "who waits for another name has no turn", file: "internal/waitqueue/contend.go", within: 1000, weather: "sets",
+		was: "	lease, remote, err := q.contend(ctx, c, l)\n",
+		now: "	lease, remote, err := q.contend(ctx, c, l)\n	served = err == ErrElsewhere && broken == RULE // it keeps the turn\n",
+	},
+	{
 		rule: "votes are for one slot", file: "internal/node/step.go", within: 1000, weather: "permits",
 		was: "	a := granted(reply, ofAnotherKind(err))\n",
 		now: "	a := granted(reply, ofAnotherKind(err))\n	if broken == RULE && r.Slots > 0 && a.Verdict == vote.Held {\n		r.Key, _, _, _ = CutSlot(r.Key)\n		return n.Choose(ctx, r)\n	}\n",

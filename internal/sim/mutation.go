@@ -44,6 +44,7 @@ const (
 	ReaderOverwrites   // a reader takes the key of a writer
 	WriterOverReaders  // a writer takes the key of readers
 	ReaderNotRaising   // the first reader is granted under the counter as it is
+	ReaderAhead        // a reader who joins others is granted under a counter that is not stored
 	ConfirmByMember    // a reader's token is written back wherever it is one of the readers
 	MarkerOwnTTL       // the readers' key lives as long as who came last has it
 	ReaderOthersTTL    // what a reader has ends with the last of them
@@ -108,6 +109,7 @@ var mutationNames = [Mutations]string{
 	ReaderOverwrites:   "a reader overwrites",
 	WriterOverReaders:  "a writer overwrites readers",
 	ReaderNotRaising:   "first reader does not raise the counter",
+	ReaderAhead:        "reader ahead of the counter",
 	ConfirmByMember:    "reader confirmed by being one",
 	MarkerOwnTTL:       "readers' key as long as the last comer",
 	ReaderOthersTTL:    "a reader as long as the others",
@@ -155,7 +157,7 @@ func (m Mutation) weather() (Weather, bool) {
 		return Storm, true
 	case ReachableQuorum:
 		return Lossy, true
-	case ReaderOverwrites, WriterOverReaders, ReaderNotRaising, MarkerOwnTTL, ReaderOthersTTL, ReadersCounted:
+	case ReaderOverwrites, WriterOverReaders, ReaderNotRaising, ReaderAhead, MarkerOwnTTL, ReaderOthersTTL, ReadersCounted:
 		return Readers, true
 	case ReaderUnadmitted, SlotUnadmitted:
 		return Servers, true
@@ -271,6 +273,7 @@ if not redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3], 'NX') then`, `if not r
 	ReaderOverwrites:  {"acquire_shared.lua", `if seen[1] and not under and (seen[1] ~= from or from == '') then`, `if false then`},
 	WriterOverReaders: {"acquire.lua", `if seen[1] and seen[1] ~= from then`, `if seen[1] and seen[1] ~= from and string.sub(seen[1], 1, 16) ~= 'redlatch:shared ' then`},
 	ReaderNotRaising:  {"acquire_shared.lua", `counter = math.max(counter, tonumber(seen[2]) + 1)`, `counter = tonumber(seen[2])`},
+	ReaderAhead:       {"acquire_shared.lua", `counter = math.max(tonumber(seen[2]) or 0, under)`, `counter = math.max(tonumber(seen[2]) or 0, under) + 1`},
 	ConfirmByMember:   {"confirm_shared.lua", `if not under or under > tonumber(ARGV[3])`, `if not under`},
 	MarkerOwnTTL:      {"readers.lua", `redis.call('PEXPIRE', key, ttl, 'GT')`, `redis.call('PEXPIRE', key, ttl)`},
 	ReaderOthersTTL:   {"readers.lua", `math.max(ends(readers, id), now + ttl), id)`, `math.max(ends(readers, id), now + math.max(ttl, redis.call('PTTL', key))), id)`},
@@ -292,7 +295,7 @@ if false then`},
 
 // ofReaders are the mutations of a step of readers.
 var ofReaders = map[Mutation]bool{
-	ReaderOverwrites: true, WriterOverReaders: true, ReaderNotRaising: true, ConfirmByMember: true,
+	ReaderOverwrites: true, WriterOverReaders: true, ReaderNotRaising: true, ReaderAhead: true, ConfirmByMember: true,
 	MarkerOwnTTL: true, ReaderOthersTTL: true, ReadersCounted: true, ReaderUnadmitted: true, ReaderRepaired: true,
 }
 
