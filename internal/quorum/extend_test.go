@@ -265,15 +265,24 @@ func TestReleaseDuringExtension(t *testing.T) {
 					if !confirmed {
 						nodes[2].set(func(s *server) { s.there = late })
 					}
-					go lease.Extend(context.Background(), 10*time.Second)
+					var end Extension
+					var decided time.Time
+					go func() {
+						end, _ = lease.Extend(context.Background(), 10*time.Second)
+						decided = time.Now()
+					}()
 					synctest.Wait()
 					time.Sleep(moment)
+					begun := time.Now()
 					lease.Release()
 					rest()
 					for i, s := range nodes {
 						if r := s.holder(); r != "" {
 							t.Errorf("node %d has the key %q; it did %v", i, r, s.order())
 						}
+					}
+					if end == Extended && decided.After(begun) {
+						t.Errorf("the extension was decided %v after the release, and says that the lease was extended", decided.Sub(begun))
 					}
 					if end, _ := lease.Extend(t.Context(), 10*time.Second); end != Over {
 						t.Errorf("an extension after the release: %v", end)
