@@ -162,3 +162,30 @@ func TestExtendAfterSuccession(t *testing.T) {
 		})
 	}
 }
+
+// How long a lease may be held counts from when its own holder got it, not from the attempt.
+func TestSuccessorHasALimitOfItsOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		first := inBlock(t, newEngine(t, servers(t, 3)), "a")
+		first.Limit(3 * time.Second)
+		time.Sleep(2 * time.Second)
+		if end, _ := first.Extend(t.Context(), 10*time.Second); end != Extended {
+			t.Fatalf("2s after the attempt: %v", end)
+		}
+		time.Sleep(5 * time.Millisecond) // for the node that the decision did not wait for
+		next, ok := first.Succeed(10 * time.Second)
+		if !ok {
+			t.Fatal("no successor")
+		}
+		next.Limit(3 * time.Second)
+		time.Sleep(2 * time.Second)
+		if end, _ := next.Extend(t.Context(), 10*time.Second); end != Extended {
+			t.Errorf("2s after it was given to this holder: %v", end)
+		}
+		time.Sleep(time.Second)
+		if end, _ := next.Extend(t.Context(), 10*time.Second); end != Overlong {
+			t.Errorf("3s after it was given to this holder: %v", end)
+		}
+	})
+}
