@@ -39,7 +39,10 @@ func TestAdmissionComparesWhatWasSeen(t *testing.T) {
 		has := func() string {
 			return fmt.Sprint(locktest.Do(t, server, "MGET", "admitted", "deployment", "quarantine"))
 		}
-		locktest.Do(t, server, "MSET", "admitted", "a 0123456789012345", "deployment", "d", "quarantine", "q")
+		write := func() {
+			locktest.Do(t, server, "MSET", "admitted", "a 0123456789012345", "deployment", "d", "quarantine", "q")
+		}
+		write()
 		refused := func(what, answer string, step []string) {
 			t.Helper()
 			if got := send(step); got != answer || has() != "[a 0123456789012345 d q]" {
@@ -63,12 +66,23 @@ func TestAdmissionComparesWhatWasSeen(t *testing.T) {
 		refused("slots of another replication id", "0", register(run, other, "d", "+"))
 		refused("slots with another record", "-1", register(run, history, "", "+"))
 		refused("slots after a flush", "-1", register(run, history, "d", "calls=1+"))
+		// All keys go, and are written anew: the count of the command alone tells.
+		flushed := func(command, before string) {
+			t.Helper()
+			locktest.Do(t, server, command)
+			write()
+			refused("admit after "+command, "-1", admit(run, history, "d", before, "q"))
+			refused("slots after "+command, "-1", register(run, history, "d", before))
+		}
+		flushed("FLUSHDB", "+")
 
 		locktest.Do(t, server, "CONFIG", "RESETSTAT")
 		refused("admit after a reset of the statistics", "-1", admit(run, history, "d", "+", "q"))
 		refused("admit after a reset in place of a flush", "-1", admit(run, history, "d", "+calls=1", "q"))
 		refused("slots after a reset of the statistics", "-1", register(run, history, "d", "+"))
 		const none = "++calls=1" // since the reset
+		flushed("FLUSHALL", none)
+		locktest.Do(t, server, "CONFIG", "RESETSTAT")
 
 		// A server is a replica before it has another replication id.
 		locktest.Do(t, server, "REPLICAOF", "127.0.0.1", "1")
