@@ -174,7 +174,7 @@ func (n *Node) harmless(lockKeys []string) []try {
 	channel, publish, subscribe := wakeUpChannel(n.inSlot("nobody")), "PUBLISH", "SUBSCRIBE"
 	if n.isSlot() {
 		publish, subscribe = "SPUBLISH", "SSUBSCRIBE"
-		tries = append(tries, try{"", []string{"CLUSTER", "NODES"}}, try{"", []string{"CLUSTER", "KEYSLOT", channel}})
+		tries = append(tries, try{"", []string{"CLUSTER", "NODES"}})
 	}
 	if n.subscriber() != nil {
 		tries = append(tries, try{"", []string{subscribe, channel}})

@@ -19,7 +19,7 @@ if KEYS[2] and ((redis.call('GET', KEYS[2]) or '') ~= ARGV[4] or (redis.call('GE
   return -1
 end
 -- rule: not-renewed-amid-a-move
-if not KEYS[2] and isMoving() then
+if not KEYS[2] and isMoving(KEYS[1]) then
   return -2
 end
 local now = redis.call('TIME')

@@ -8,7 +8,7 @@ import (
 var call = regexp.MustCompile(`redis\.p?call\('([A-Z]+)'`)
 
 // Commands returns the commands that the scripts send, in order: what a user must be permitted
-// besides running the scripts. It leaves out what epoch.lua, moving.lua and nodes.lua send to a Cluster alone.
+// besides running the scripts. It leaves out what epoch.lua and nodes.lua send to a Cluster alone.
 func Commands() []string {
 	var commands []string
 	for _, text := range []string{admittedLua, acquireLua, extendLua, confirmLua, repairLua, admitLua, releaseLua, publishLua, notifyLua, queueLua, releaseQueuedLua, enqueueLua, inspectLua, lookLua,

@@ -205,31 +205,12 @@ func (s *clusterNode) nodes() string {
 			flags, epoch = "master", s.owners[first].epoch
 		}
 		if other == s {
-			slots += s.moving()
 			epoch = s.epoch
 			if flags = "myself,master"; s.master != nil {
 				flags, slots = "myself,slave", ""
 			}
 		}
 		fmt.Fprintf(&b, "%s %s:6379@16379 %s - 0 0 %d connected%s\n", other.id, other.node.Name, flags, epoch, slots)
-	}
-	return b.String()
-}
-
-// moving says of the slots that are used which are being moved away.
-func (s *clusterNode) moving() string {
-	var b strings.Builder
-	for p, to := range s.givesTo {
-		if to == nil {
-			continue
-		}
-		last := -1
-		for _, key := range s.keys(p) {
-			if slot := int(hashslot.Of(hashslot.Tag(key))); slot != last {
-				fmt.Fprintf(&b, " [%d->-%s]", slot, to.id)
-				last = slot
-			}
-		}
 	}
 	return b.String()
 }

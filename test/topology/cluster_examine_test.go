@@ -126,7 +126,7 @@ func TestExamineClusterFindsMissingPermissions(t *testing.T) {
 			{"+zadd", 1, []string{"+zadd"}},
 			{"+spublish", 2, []string{"&redlatch:wake:*", "+spublish", "+ssubscribe"}},
 			{"+ssubscribe", 0, []string{"+ssubscribe"}},
-			{"+cluster", 2, []string{"+cluster|keyslot", "+cluster|nodes"}},
+			{"+cluster", 2, []string{"+cluster|nodes"}},
 		} {
 			user := fmt.Sprint("u", i)
 			for k, s := range servers {

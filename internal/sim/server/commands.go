@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/redlatch/redlatch/internal/hashslot"
 )
 
 // command is a command of Redis 7, as far as the lock's scripts and clients use it.
@@ -57,13 +55,11 @@ func (s *Server) time([]string) reply {
 	return list(text(strconv.FormatInt(s.now.Unix(), 10)), text(strconv.Itoa(s.now.Nanosecond()/1000)))
 }
 
-// cluster is CLUSTER NODES and CLUSTER KEYSLOT.
+// cluster is CLUSTER NODES.
 func (s *Server) cluster(args []string) reply {
 	switch {
 	case s.Nodes == nil:
 		return refuse("ERR This instance has cluster support disabled")
-	case strings.EqualFold(args[1], "KEYSLOT") && len(args) == 3:
-		return number(int64(hashslot.Of(hashslot.Tag(args[2]))))
 	case !strings.EqualFold(args[1], "NODES"):
 		return refuse("ERR unknown subcommand '" + args[1] + "'. Try CLUSTER HELP.")
 	}
