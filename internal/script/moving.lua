@@ -1,5 +1,6 @@
--- isMoving reports whether the key's Cluster slot is being moved away: a script may then not read a key of the slot that is
--- not here. Some of the slot's keys may be at the next master.
+-- isMoving returns an error if the key's Cluster slot is being moved away, where a script may not read a key of the slot that
+-- is not here; or if the user may not read it. Some of the slot's keys may be at the next master then.
 local function isMoving(key)
-  return type(redis.pcall('PTTL', key .. ':none')) == 'table'
+  local answer = redis.pcall('PTTL', key .. ':none')
+  return type(answer) == 'table' and answer
 end

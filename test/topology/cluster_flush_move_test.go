@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/storm"
 )
 
@@ -113,4 +115,22 @@ func TestClusterReceiverForgetsAmidAMove(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Nobody is admitted amid a move, which would vouch for what has come to the other master already.
+func TestClusterNoAdmissionAmidAMove(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		servers := redistest.NewCluster(t, 3, redistest.Options{Binary: binary})
+		client := locktest.Open(t, locktest.Config(clusterURL(servers)))
+		lock := locktest.TryLock(t, client, storm.NameAt(0), redlatch.WithoutRenewal())
+		from, slot := servers[0], strconv.Itoa(storm.SlotOf(lock.Name()))
+		locktest.Do(t, from, "CLUSTER", "SETSLOT", slot, "MIGRATING", locktest.Do(t, servers[1], "CLUSTER", "MYID").(string))
+		locktest.Do(t, from, "SCRIPT", "FLUSH")
+		if err := lock.Extend(t.Context(), locktest.TTL); !errors.Is(err, redlatch.ErrNotAdmitted) || !strings.Contains(err.Error(), "its slot is being moved") {
+			t.Errorf("amid the move: %v", err)
+		}
+		locktest.Do(t, from, "CLUSTER", "SETSLOT", slot, "STABLE")
+		locktest.Await(t, "it is extended", func() bool { return lock.Extend(t.Context(), locktest.TTL) == nil })
+	})
 }

@@ -42,6 +42,16 @@ func TestClusterRightToAskComesLater(t *testing.T) {
 	})
 }
 
+// A master whose user may not use a command of the admission says so, and not that its slot is being moved.
+func TestClusterAdmissionIsForbidden(t *testing.T) {
+	t.Parallel()
+	servers := redistest.NewCluster(t, 3, redistest.Options{Users: []string{"u on >p ~* &* +@all -pttl"}})
+	client := locktest.Open(t, locktest.Config(servers[0].URLAs("u", "p")+"?cluster"))
+	if _, err := client.TryLock(t.Context(), storm.NameAt(0)); !errors.Is(err, redlatch.ErrRefused) {
+		t.Errorf("%v, want ErrRefused", err)
+	}
+}
+
 // A release that comes while the client cannot log in is done when it can again.
 func TestClusterReleaseAfterARefusedLogin(t *testing.T) {
 	t.Parallel()
