@@ -33,7 +33,8 @@ type Listed struct {
 	Holder Holder
 	Left   time.Duration
 	// Nodes is how many nodes Holder has, of those that answered. If they are no quorum, Holder has
-	// others that did not answer, is acquiring the lock, or has lost it.
+	// others that did not answer, or whose user may not read the lock's key; is acquiring the lock; or
+	// has lost it.
 	Nodes int
 	// Foreign: the value of the key was not written by this library. It may be another library's
 	// lock, or no lock at all.
@@ -51,8 +52,8 @@ type Listed struct {
 type Reader struct {
 	Holder Holder
 	// Left is how long Nodes nodes keep the reader's lock, at least, unless it is extended or
-	// released. If they are no quorum, the reader has others that did not answer, is acquiring the
-	// lock, or has lost it.
+	// released. If they are no quorum, the reader has others that did not answer, or whose user may not
+	// read the lock's key; is acquiring the lock; or has lost it.
 	Left  time.Duration
 	Nodes int
 }
@@ -85,7 +86,7 @@ func labelOf(waiter string) string {
 // asked, such as that it is a replica, whose keys are those of its master. The pattern is that of
 // the command KEYS, but a malformed one is refused. Keys that may be locks of another library are
 // listed as Foreign: strings of 1 to 512 bytes that expire. Keys that the user of a node's URL may not
-// read are left out. List reads all keys with SCAN in small steps, so it takes longer the more keys
+// read are left out, be they locks or not, and the node's answer does not say so. List reads all keys with SCAN in small steps, so it takes longer the more keys
 // there are, and delays no other client. A lock that is acquired or released meanwhile may be missing.
 // List changes nothing, and uses connections of its own.
 //
