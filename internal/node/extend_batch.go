@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/script"
@@ -30,10 +31,16 @@ func (n *Node) ExtendBatch(ctx context.Context, batch []vote.Extend) []vote.Answ
 	}
 	reply, err := n.vote(ctx, votingStep{keys: keys, args: args, expected: 2, refusal: -1, patience: patience})
 	answers := make([]vote.Answer, len(batch))
+	if isKeyDenied(err) { // perhaps one's alone, for which the server refuses the whole command
+		var all sync.WaitGroup // one after the other would take too long where the server is far away
+		for i, r := range batch {
+			all.Go(func() { answers[i] = n.extend(ctx, r, patience) })
+		}
+		all.Wait()
+		return answers
+	}
 	for i, r := range batch {
 		switch {
-		case isKeyDenied(err): // perhaps another's, for which the server refuses the whole command
-			answers[i] = n.extend(ctx, r, patience)
 		case err != nil || len(reply.Text) != len(batch):
 			answers[i] = answer(reply, err)
 		case reply.Text[i] == '1':

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,6 +64,38 @@ func TestExtendBatchAnswersOneByOne(t *testing.T) {
 					t.Errorf("%v does not say why", a.Err)
 				}
 			}
+		}
+	})
+}
+
+// distant is a connection to a server that is far away.
+type distant struct{ digits }
+
+func (c *distant) EvalSHA(ctx context.Context, sha string, keys, args []string) (driver.Reply, error) {
+	time.Sleep(distance)
+	return c.digits.EvalSHA(ctx, sha, keys, args)
+}
+
+const distance = 10 * time.Millisecond
+
+// Where the server denies a key, the many that were to be extended with it do not wait for each other's answers.
+func TestExtendBatchDeniedInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		denied := &driver.ServerError{Text: "NOPERM No permissions to access a key"}
+		n := voter(t, &distant{digits{scripted: scripted{answer: released}, err: denied}}, math.MaxInt)
+		batch := make([]vote.Extend, 100)
+		for i := range batch {
+			batch[i] = vote.Extend{Key: strconv.Itoa(i), ID: "mine", TTL: time.Second}
+		}
+		start := time.Now()
+		for _, a := range n.ExtendBatch(t.Context(), batch) {
+			if a.Verdict != vote.Held {
+				t.Fatal(a)
+			}
+		}
+		if took := time.Since(start); took > 5*distance {
+			t.Errorf("it took %v, the time of %d answers", took, took/distance)
 		}
 	})
 }
