@@ -72,7 +72,7 @@ type NodeAnswer struct {
 	Holder Holder
 	Name   string
 	// Left is how long the node keeps the other's lock (VoteHeld; negative for ever), or how long
-	// it takes until the node may vote (VoteNotAdmitted; 0 if that is not known).
+	// it takes until the node may vote (VoteNotAdmitted); 0 if that is not known.
 	Left time.Duration
 	// Err says more: the server's own words, or what kept the node from answering.
 	Err error
@@ -93,7 +93,7 @@ func (a NodeAnswer) text() string {
 			fmt.Fprintf(&b, "%q: ", a.Name)
 		}
 		b.WriteString(inTheWay(a.Holder))
-		if a.Left >= 0 {
+		if a.Left > 0 {
 			fmt.Fprintf(&b, ", %v left", a.Left.Round(time.Millisecond))
 		}
 		b.WriteString(")")

@@ -26,8 +26,9 @@ import (
 // attempt (package documentation, "Waiting") count as one. A node that restarted without its keys,
 // and does not vote yet, answers that it has none.
 //
-// When no quorum answers, Observe yields an error once, ErrNoQuorum or ErrRefused in a
-// *QuorumError. It yields the holder when a quorum answers again, even if that is the same one.
+// When no quorum answers, or when the nodes that answer say different things for half a second and
+// the others could decide, Observe yields an error once, ErrNoQuorum or ErrRefused in a
+// *QuorumError. It yields the holder when a quorum says so again, even if that is the same one.
 // ErrInvalid and ErrClosed end the range. When ctx is done, nothing more is yielded.
 //
 // Observe changes nothing on the nodes, and has no goroutine: it works while the caller waits for
@@ -67,9 +68,11 @@ func (c *Client) Observe(ctx context.Context, name string) iter.Seq2[Holder, err
 const (
 	// lookAgain is the time from one look to the next if the server tells of no change. lookSoon is
 	// the time after a look at which the arbiter and the quorum have not said the same; it doubles
-	// from look to look.
-	lookAgain = 1500 * time.Millisecond
-	lookSoon  = 10 * time.Millisecond
+	// from look to look. splitLooks is in how many looks in a row the answers of a quorum may fail to
+	// tell who has the lock before that is an error.
+	lookAgain  = 1500 * time.Millisecond
+	lookSoon   = 10 * time.Millisecond
+	splitLooks = 6
 )
 
 // observation is one range over Observe or ObservePermits.
@@ -128,6 +131,9 @@ type lockObservation struct {
 	told   string
 	known  bool
 	latest observe.Latest
+	// split is how many looks in a row have found that a quorum answers, and that this does not tell
+	// who has the lock.
+	split int
 }
 
 // look asks the arbiter, and the other nodes if that has something new. news reports whether the
@@ -141,7 +147,7 @@ func (o *lockObservation) look() (news bool, err error) {
 	now := c.clock.Now()
 	o.left = a.Left
 	if a.Verdict == vote.Held && o.known && a.Holder == o.told {
-		if o.apart = 0; o.latest.Is(o.told) {
+		if o.apart, o.split = 0, 0; o.latest.Is(o.told) {
 			o.latest.SeenAt(now)
 		}
 		return false, nil
@@ -155,7 +161,13 @@ func (o *lockObservation) look() (news bool, err error) {
 	if o.apart++; a.Holder == id && (a.Verdict == vote.Held || a.Verdict == vote.NotOurs) {
 		o.apart = 0
 	}
+	if o.split++; decided || quorum.Count(answers, vote.Held, vote.NotOurs) < quorum.Majority(len(answers)) {
+		o.split = 0
+	}
 	switch {
+	case 0 < o.split && o.split <= splitLooks: // the lock may just be acquired or released
+		o.apart = o.split
+		return false, nil
 	case !decided:
 		o.known = false
 		return o.few(answers)

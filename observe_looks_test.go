@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -253,6 +254,32 @@ func TestObserveWithoutAQuorum(t *testing.T) {
 				}
 				break
 			}
+		}
+	})
+}
+
+// Where one node of three is away, the other two may say different things: while a lock is being acquired that is no
+// error, as a quorum answers. It is one if they go on, and it does not say how long the lock is kept, which was not asked.
+func TestObserveBetweenVotes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := observeNodes(t, redlatch.Config{}, 3)
+		o.others[0].link.Cut(true)
+		o.sees(t, "", time.Second)
+		for _, id := range []string{"one", "another"} {
+			o.arbiter.Set("name", id, time.Hour)
+			o.awaitLook()
+			time.Sleep(50 * time.Millisecond)
+			o.others[1].Set("name", id, time.Hour)
+			o.sees(t, id, 200*time.Millisecond)
+		}
+		o.others[1].Set("name", "a third", time.Hour)
+		start := time.Now()
+		for err := range errorsOf(o.client.Observe(t.Context(), "name")) {
+			if !errors.Is(err, redlatch.ErrNoQuorum) || strings.Contains(err.Error(), "left") || time.Since(start) > 2*time.Second {
+				t.Errorf("after %v: %v", time.Since(start), err)
+			}
+			break
 		}
 	})
 }
