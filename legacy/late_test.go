@@ -68,6 +68,34 @@ func TestContextOfALockThatRanOut(t *testing.T) {
 	}
 }
 
+// A timer sleeps with the machine: who waits for the end of the context is told soon after that all the same, and so
+// where the wall clock was stepped past the lock's end.
+func TestContextAfterSleep(t *testing.T) {
+	t.Parallel()
+	for what, pass := range map[string]func(*Lock){
+		"sleep": func(k *Lock) { k.until.Boot -= time.Hour },
+		"step":  func(k *Lock) { k.value -= int64(time.Hour / time.Second) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			locker := &Locker{config: Config{Timeout: time.Hour}}
+			lock, err := newLock(t.Context(), locker, "a", "lock.a", locker.validity())
+			if err != nil {
+				t.Fatal(err)
+			}
+			done := lock.Context().Done()
+			lock.mu.Lock()
+			pass(lock)
+			lock.mu.Unlock()
+			select {
+			case <-done:
+			case <-time.After(20 * time.Second):
+				t.Error("after 20 s nobody has found the lock lost")
+			}
+		})
+	}
+}
+
 // unlooked is the context of a lock of redlatch that has run out, and ends when it is looked at.
 type unlooked struct {
 	context.Context

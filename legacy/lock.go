@@ -37,7 +37,7 @@ func newLock(parent context.Context, l *Locker, name, key string, v validity) (*
 	ctx, cancel := context.WithCancelCause(parent)
 	k.ctx, k.cancel = &lockContext{Context: ctx, parent: parent, lock: k}, cancel
 	k.mu.Lock()
-	k.timer = time.AfterFunc(v.left(), k.tick)
+	k.timer = time.AfterFunc(v.untilLook(), k.tick)
 	k.mu.Unlock()
 	if err := k.Err(); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (k *Lock) tick() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.state == nil {
-		k.timer.Reset(k.left())
+		k.timer.Reset(k.untilLook())
 	}
 }
 

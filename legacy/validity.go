@@ -35,8 +35,14 @@ func (v validity) over() bool {
 	return clock.System.Now().Reached(v.until) || time.Now().Unix() >= v.value
 }
 
-// left returns how much longer a validity that is not over lasts.
-func (v validity) left() time.Duration { return clock.System.Now().Until(v.until) }
+// sleepCheck bounds how late a lock is found lost after the machine slept, as timers sleep with it, or
+// after its wall clock was stepped.
+const sleepCheck = 250 * time.Millisecond
+
+// untilLook returns when to look next whether a validity is over that is not yet.
+func (v validity) untilLook() time.Duration {
+	return min(clock.System.Now().Until(v.until), sleepCheck)
+}
 
 // expired reports whether a lock with this value may be taken over, because its second is past. A
 // value that is no time never expires.
