@@ -73,6 +73,35 @@ func TestTakeAtANodeThatHangs(t *testing.T) {
 	}
 }
 
+// A transaction whose answer does not come in time was cancelled by nobody, and its error does not say so.
+func TestErrorOfALateTransaction(t *testing.T) {
+	t.Parallel()
+	for _, late := range []string{"WATCH", "EXEC"} {
+		t.Run(late, func(t *testing.T) {
+			t.Parallel()
+			server := locktest.Shared(t, 1)[0]
+			proxy := redistest.NewProxy(t, server.Addr())
+			c := locktest.Config(proxy.URL())
+			c.NodeTimeout = 100 * time.Millisecond
+			client := newCaller(t, c, oneshot.CommandsWatch)
+			locktest.Do(t, server, "SET", t.Name(), "x", "PX", "60000")
+			proxy.OnCommand(func(c redistest.Command) redistest.Action {
+				if c.Name() == late {
+					return redistest.DropReply
+				}
+				return redistest.Pass
+			})
+			_, extending := client.Extend(t.Context(), t.Name(), "x", locktest.TTL)
+			_, releasing := client.Release(t.Context(), t.Name(), "x")
+			for what, err := range map[string]error{"extend": extending, "release": releasing} {
+				if !errors.Is(err, redlatch.ErrNoQuorum) || errors.Is(err, context.Canceled) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+		})
+	}
+}
+
 // Release and Query have the time for several round trips, each of which takes nearly NodeTimeout.
 func TestReleaseByAWayOfManyRoundTrips(t *testing.T) {
 	t.Parallel()

@@ -300,7 +300,11 @@ func (n *Node) transaction(ctx context.Context, key, id string, taken semaphore,
 	}
 	defer taken.free()
 	found, reply, err := comparer.IfEqual(ctx, key, id, command...)
-	switch {
+	switch late := ctx.Err() != nil && errors.Is(err, ctx.Err()); { // the step's own end, which nobody has cancelled
+	case late && errors.Is(err, driver.ErrNotSent):
+		return failure(driver.NotSent(errNoTime)), reply
+	case late:
+		return failure(errNoAnswer), reply
 	case err != nil:
 		return failure(err), reply
 	case found.Kind == driver.Null:
