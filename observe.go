@@ -26,9 +26,9 @@ import (
 // attempt (package documentation, "Waiting") count as one. A node that restarted without its keys,
 // and does not vote yet, answers that it has none.
 //
-// When no quorum answers, or when the nodes that answer say different things for half a second and
-// the others could decide, Observe yields an error once, ErrNoQuorum or ErrRefused in a
-// *QuorumError. It yields the holder when a quorum says so again, even if that is the same one.
+// When no quorum answers, or when the nodes that answer go on saying different things while others
+// are missing, Observe yields an error once, ErrNoQuorum or ErrRefused in a *QuorumError. It yields
+// the holder when a quorum says the same again, even if that is the same one.
 // ErrInvalid and ErrClosed end the range. When ctx is done, nothing more is yielded.
 //
 // Observe changes nothing on the nodes, and has no goroutine: it works while the caller waits for
