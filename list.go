@@ -83,12 +83,13 @@ func labelOf(waiter string) string {
 
 // List returns the locks whose names match the pattern and the permits of such names, sorted by
 // name, and one answer for each node: VoteGranted, or an Err that says why the node could not be
-// asked, such as that it is a replica, whose keys are those of its master. The pattern is that of
-// the command KEYS, but a malformed one is refused. Keys that may be locks of another library are
-// listed as Foreign: strings of 1 to 512 bytes that expire. Keys that the user of a node's URL may not
-// read are left out, be they locks or not, and the node's answer does not say so. List reads all keys with SCAN in small steps, so it takes longer the more keys
-// there are, and delays no other client. A lock that is acquired or released meanwhile may be missing.
-// List changes nothing, and uses connections of its own.
+// asked, such as that it is a replica, whose keys are those of its master. VoteGranted with an Err
+// means that the user of the node's URL may not read some keys: another program's, or locks. They
+// are left out. The pattern is that of the command KEYS, but a malformed one is refused. Keys that
+// may be locks of another library are listed as Foreign: strings of 1 to 512 bytes that expire.
+// List reads all keys with SCAN in small steps, so it takes longer the more keys there are, and
+// delays no other client. A lock that is acquired or released meanwhile may be missing. List
+// changes nothing, and uses connections of its own.
 //
 // List waits until ctx is done, for a second at most for one answer; when a quorum has answered, it
 // waits half as long again for the other nodes, NodeTimeout at least. The error wraps ErrInvalid; or
@@ -271,8 +272,10 @@ func browse(ctx context.Context, config Config, name *string, look func(context.
 		case r := <-results:
 			on[r.i] = r.locks
 			answers[r.i].Verdict, answers[r.i].Err = VoteGranted, r.err
-			switch _, refused := errors.AsType[*driver.ServerError](r.err); {
-			case r.err == nil:
+			_, refused := errors.AsType[*driver.ServerError](r.err)
+			_, leftOut := errors.AsType[*listing.LeftOutError](r.err)
+			switch {
+			case r.err == nil, leftOut:
 				heard++
 			case node.Unfit(r.err), r.err == errNotListed:
 				answers[r.i].Verdict = VoteRefused

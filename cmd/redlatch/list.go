@@ -159,7 +159,7 @@ func (l *listCmd) print(ctx context.Context, listed []redlatch.Listed, answers [
 		end := l.failure("list", l.Pattern, failed)
 		if _, ok := errors.AsType[*redlatch.QuorumError](failed); ok {
 			for i, node := range answers {
-				if node.Err == nil {
+				if node.Verdict == redlatch.VoteGranted {
 					end.details[i] = node.Node + ": answered"
 				}
 			}
@@ -171,7 +171,11 @@ func (l *listCmd) print(ctx context.Context, listed []redlatch.Listed, answers [
 		return end
 	}
 	for _, node := range answers {
-		if node.Err != nil && !l.Watch {
+		switch {
+		case node.Err == nil || l.Watch:
+		case node.Verdict == redlatch.VoteGranted:
+			out.say("%s: %s", node.Node, oneLine(words(node.Err)))
+		default:
 			out.say("%s is left out: %s", node.Node, oneLine(words(node.Err)))
 		}
 	}
@@ -211,7 +215,7 @@ func (l *listCmd) table(listed []redlatch.Listed, of int) string {
 // answered returns the number of nodes that answered.
 func answered(answers []redlatch.NodeAnswer) (n int) {
 	for _, node := range answers {
-		if node.Err == nil {
+		if node.Verdict == redlatch.VoteGranted {
 			n++
 		}
 	}

@@ -99,10 +99,22 @@ func CheckRecord(ctx context.Context, conn driver.Batcher, deployment string) er
 	return nil
 }
 
+// LeftOutError says that something is missing in what is found.
+type LeftOutError struct {
+	Err error // why the server denies one of the keys
+}
+
+func (e *LeftOutError) Error() string {
+	return "keys that the user may not read are left out: " + e.Err.Error()
+}
+
+func (e *LeftOutError) Unwrap() error { return e.Err }
+
 // All returns the locks and the permits whose names match the pattern. It reads all keys with SCAN, in
-// small steps.
+// small steps. Where the user may not read some of them, it returns the others and a *LeftOutError.
 func (l Locks) All(ctx context.Context, conn driver.Batcher, pattern string) (map[ID]Found, error) {
 	keys, all := escapeGlob(l.Before)+pattern+escapeGlob(l.After), make(map[ID]Found)
+	var out LeftOutError
 	err := scan(ctx, conn, keys, func(page []string) error {
 		var places []place
 		for _, key := range page {
@@ -110,26 +122,30 @@ func (l Locks) All(ctx context.Context, conn driver.Batcher, pattern string) (ma
 				places = append(places, l.place(name))
 			}
 		}
-		return l.look(ctx, conn, places, all, true)
+		return l.look(ctx, conn, places, all, &out)
 	})
 	if err != nil {
 		return all, err
 	}
-	return all, scan(ctx, conn, node.KeyPrefix+"{*}:permit:*:"+keys, func(page []string) error {
+	err = scan(ctx, conn, node.KeyPrefix+"{*}:permit:*:"+keys, func(page []string) error {
 		var places []place
 		for _, key := range page {
 			if p, ok := l.permitAt(key, pattern); ok {
 				places = append(places, p)
 			}
 		}
-		return l.look(ctx, conn, places, all, true)
+		return l.look(ctx, conn, places, all, &out)
 	})
+	if err == nil && out.Err != nil {
+		err = &out
+	}
+	return all, err
 }
 
 // One returns what there is of the lock name.
 func (l Locks) One(ctx context.Context, conn driver.Batcher, name string) (map[ID]Found, error) {
 	found := make(map[ID]Found)
-	return found, l.look(ctx, conn, []place{l.place(name)}, found, false)
+	return found, l.look(ctx, conn, []place{l.place(name)}, found, nil)
 }
 
 // Permits returns the permits of name that are held, in one round.
@@ -139,7 +155,7 @@ func (l Locks) Permits(ctx context.Context, conn driver.Batcher, name string) (m
 	for slot := range places {
 		places[slot] = permitPlace(name, queue, slot)
 	}
-	if err := l.look(ctx, conn, places, found, false); err != nil {
+	if err := l.look(ctx, conn, places, found, nil); err != nil {
 		return nil, err
 	}
 	for id, one := range found {
@@ -173,9 +189,9 @@ func scan(ctx context.Context, conn driver.Batcher, match string, look func(keys
 	}
 }
 
-// look adds to found what the node has at each of the places that can be a lock. Where they are some of all, those whose
-// keys the user may not read are another program's, and left out.
-func (l Locks) look(ctx context.Context, conn driver.Batcher, places []place, found map[ID]Found, ofAll bool) error {
+// look adds to found what the node has at each of the places that can be a lock. Where the user may not read one, it is left out
+// and noted in out, or the error if out is nil.
+func (l Locks) look(ctx context.Context, conn driver.Batcher, places []place, found map[ID]Found, out *LeftOutError) error {
 	if len(places) == 0 {
 		return nil
 	}
@@ -193,12 +209,12 @@ func (l Locks) look(ctx context.Context, conn driver.Batcher, places []place, fo
 	}
 	now := readTime(replies[len(replies)-1])
 	for i, p := range places {
-		refusals := denied[each*i : each*(i+1)]
-		if ofAll && refusals[0] != nil {
-			continue
-		}
-		if err := cmp.Or(refusals...); err != nil {
+		switch err := cmp.Or(denied[each*i : each*(i+1)]...); {
+		case err != nil && out == nil:
 			return err
+		case err != nil:
+			out.Err = err
+			continue
 		}
 		value, left, queue := replies[each*i].Text, replies[each*i+1].Int, replies[each*i+2].Array
 		lock := Found{Left: time.Duration(left) * time.Millisecond}

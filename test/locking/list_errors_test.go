@@ -2,6 +2,7 @@ package locking
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -52,8 +53,8 @@ func TestRefusedToList(t *testing.T) {
 	}
 }
 
-// Another program's key, which the user may not read, does not keep List from the locks. A lock that is asked for by its
-// name is told to be forbidden.
+// Another program's key, which the user may not read, does not keep List from the locks, and the node's answer says that there
+// is one. A lock that is asked for by its name is told to be forbidden.
 func TestListBesideForbiddenKeys(t *testing.T) {
 	t.Parallel()
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
@@ -62,9 +63,12 @@ func TestListBesideForbiddenKeys(t *testing.T) {
 		locktest.TryLock(t, locktest.Open(t, c), "job/1")
 		locktest.Do(t, server, "SET", "session", "secret", "PX", "60000")
 		locktest.Await(t, "List has the lock", func() bool {
-			locks, _, err := redlatch.List(t.Context(), c, "*")
+			locks, nodes, err := redlatch.List(t.Context(), c, "*")
 			if errors.Is(err, redlatch.ErrRefused) {
 				t.Fatal(err)
+			}
+			if err == nil && (nodes[0].Verdict != redlatch.VoteGranted || !strings.Contains(fmt.Sprint(nodes[0].Err), "may not read")) {
+				t.Errorf("the node's answer is %v", nodes[0])
 			}
 			return err == nil && len(locks) == 1 && locks[0].Name == "job/1"
 		})
