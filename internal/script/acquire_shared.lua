@@ -85,7 +85,14 @@ else
   end
   redis.call('DEL', readers)
 end
-share(key, readers, id, ttl, at)
+local shared, failed = pcall(share, key, readers, id, ttl, at)
+if not shared then
+  if not under then -- an error alone does not undo what came before it
+    redis.call('DEL', key)
+    redis.pcall('DEL', readers)
+  end
+  error(failed, 0)
+end
 
 local others = seen[4]
 if seen[4] and waiter ~= '*' then

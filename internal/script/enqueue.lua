@@ -26,6 +26,7 @@ for _, other in ipairs(lapsed) do
   leave(key, next, other)
 end
 if ticket == '0' then
+  redis.call('ZRANK', queue, waiter) -- whoever may not use it, as below, takes no place in the queue
   ticket = redis.call('ZSCORE', queue, waiter) or reads(waiter) and placeOf(queue, seen[1]) or microseconds
 end
 if tonumber(ticket) > microseconds + 1000 * PATIENCE then

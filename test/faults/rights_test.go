@@ -125,6 +125,56 @@ func TestRightsInCluster(t *testing.T) {
 	})
 }
 
+// A user who may not use the commands on sorted sets, or one of them, waits for locks all the same. If it
+// is refused as a reader, nothing stays in the way of others.
+func TestWithoutSortedSets(t *testing.T) {
+	t.Parallel()
+	always, _ := rights(t)
+	sets := []string{"+zadd", "+zrange", "+zrank", "+zrem", "+zscore"}
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		server := redistest.New(t, redistest.Options{Binary: binary})
+		full := longer(locktest.WithQuarantine(server.URL()))
+		other := vouched(t, full)
+		for name, without := range map[string][]string{"all": sets, "zadd": sets[:1], "zrange": sets[1:2], "zrank": sets[2:3], "zrem": sets[3:4], "zscore": sets[4:]} {
+			words := []string{"ACL", "SETUSER", name, "on", ">p", "resetkeys", "resetchannels", "-@all"}
+			for _, right := range always {
+				if !slices.Contains(without, right) {
+					words = append(words, right)
+				}
+			}
+			locktest.Do(t, server, words...)
+			c := full
+			c.Nodes = []string{server.URLAs(name, "p") + "#n0"}
+			client := locktest.Open(t, c)
+			reader, err := client.RLock(locktest.Within(t, locktest.Patience), "job/read/"+name)
+			if err == nil {
+				locktest.Unlock(t, reader)
+			} else if !errors.Is(err, redlatch.ErrRefused) {
+				t.Errorf("%s: a reader gets %v", name, err)
+			}
+			for _, key := range locktest.Do(t, server, "KEYS", "*job/read/"+name).([]any) {
+				if text := fmt.Sprint(key); !strings.Contains(text, ":token:") {
+					t.Errorf("%s: after %v there is %s", name, err, text)
+				}
+			}
+			lock := locktest.TryLock(t, other, "job/"+name)
+			report, waits := locktest.WhenWaiting(nil)
+			out := locktest.LockIn(locktest.Within(t, locktest.Patience), client, "job/"+name, report)
+			select {
+			case <-waits:
+			case o := <-out:
+				t.Fatalf("%s: a waiter gets %v", name, o.Err)
+			}
+			locktest.Unlock(t, lock)
+			if o := <-out; o.Err != nil {
+				t.Errorf("%s: a waiter gets %v", name, o.Err)
+			} else {
+				locktest.Unlock(t, o.Lock)
+			}
+		}
+	})
+}
+
 // longer is c with locks that do not run out on a busy machine. Nobody waits for the quarantine.
 func longer(c redlatch.Config) redlatch.Config { return locktest.WithMaxTTL(c, locktest.TTL) }
 
