@@ -85,7 +85,10 @@ else
   end
   redis.call('DEL', readers)
 end
-local shared, failed = pcall(share, key, readers, id, ttl, at)
+local shared, failed = pcall(function()
+  redis.call('ZREM', readers, '') -- who may not use it could not leave
+  share(key, readers, id, ttl, at)
+end)
 if not shared then
   if not under then -- an error alone does not undo what came before it
     redis.call('DEL', key)

@@ -26,7 +26,9 @@ for _, other in ipairs(lapsed) do
   leave(key, next, other)
 end
 if ticket == '0' then
-  redis.call('ZRANK', queue, waiter) -- whoever may not use it, as below, takes no place in the queue
+  -- Whoever may not use these, as it will have to, is refused before it has a place in the queue.
+  redis.call('ZRANK', queue, waiter)
+  redis.call('ZREM', queue, '')
   ticket = redis.call('ZSCORE', queue, waiter) or reads(waiter) and placeOf(queue, seen[1]) or microseconds
 end
 if tonumber(ticket) > microseconds + 1000 * PATIENCE then
