@@ -59,7 +59,7 @@ Arguments:
 Exit codes:
 
 	0      locked
-	64     usage, or the nodes have recorded other settings
+	64     usage, the nodes have recorded other settings, or an enclosing redlatch run holds the lock
 	69     no quorum: too few nodes answered or were admitted
 	71     the handle could not be printed, or --keep could not start its process; the lock was released
 	75     another client holds the lock (-E sets another code)
