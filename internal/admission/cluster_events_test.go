@@ -1,22 +1,33 @@
 package admission
 
-import "maps"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
 
 func (w *clusterWorld) event() error {
 	slot := uint16(w.rng.IntN(clusterSlots))
 	i, to := w.owner[slot], w.rng.IntN(3)
 	s := w.masters[i]
 	kind := w.rng.IntN(34)
-	if kind == 20 {
+	switch {
+	case kind == 20:
 		kind = 12
+	case kind < 18 && w.amid && w.rng.IntN(4) > 0:
+		kind = [...]int{0, 4, 9, 16, 16, 20}[w.rng.IntN(6)]
 	}
 	if kind > 20 {
 		return w.vote(w.rng.IntN(2), slot)
 	}
-	if kind == 5 || kind == 8 || kind == 17 {
+	receives := slices.Contains(w.moving[:], i+1)
+	if kind == 5 || kind == 8 || kind == 17 || receives && (kind == 4 || kind == 6) {
 		w.rest()
 	}
-	if kind >= 2 && kind <= 8 || kind == 12 || kind == 17 {
+	switch kind {
+	case 4, 5, 6:
+		w.given(i) // what it is being given may be lost
+	case 2, 3, 7, 8, 12, 17:
 		w.moved(i)
 		w.moved(to)
 	}
@@ -45,20 +56,14 @@ func (w *clusterWorld) event() error {
 	case 4, 5, 6: // restarts: empty, as the replica has it, with all
 		data := []map[uint16]slotData{nil, s.stale, s.data}[kind-4]
 		w.masters[i] = w.start(data)
-		w.masters[i].epoch, w.masters[i].lagged = s.epoch, kind == 5
+		w.masters[i].epoch, w.masters[i].lagged = s.epoch, kind == 5 || kind == 6 && s.lagged || receives
 	case 7: // its replica, which may lag, takes its place
 		w.promote(i)
 	case 8: // and back again: one process, with what it had replicated
 		s.data, s.repl, s.promoted, s.received, s.lagged = maps.Clone(s.stale), w.id(), true, s.received+100, true
 		w.bump(i)
-	case 9: // FLUSHALL; a slot that is being moved may have its admission key at the other master
-		s.data = make(map[uint16]slotData)
-		s.flushes++
-		for slot, to := range w.moving {
-			if to != 0 && (to-1 == i || w.owner[slot] == i) {
-				w.masters[to-1].lagged = true // so it is used before it moves back
-			}
-		}
+	case 9:
+		w.flush(i)
 	case 10:
 		w.replicate()
 	case 11: // an operator vouches, who knows that no lock is held
@@ -78,7 +83,12 @@ func (w *clusterWorld) event() error {
 		w.promote(to)
 		w.pass()
 		return w.move(slot, w.rng.IntN(3))
-	case 13: // CONFIG RESETSTAT
+	case 13: // CONFIG RESETSTAT; there is only a word for a flush that nobody has seen before that
+		for slot, to := range w.moving {
+			if to != 0 && s.flushes > 0 {
+				w.finish(uint16(slot))
+			}
+		}
 		s.clear()
 	case 14: // SCRIPT FLUSH
 		s.scripts, s.dropped = false, true
@@ -86,7 +96,7 @@ func (w *clusterWorld) event() error {
 		s.repl, s.promoted = w.id(), false
 	case 16: // the slot is moved key by key
 		if to != i && w.moving[slot] == 0 {
-			if err := w.use(slot); err != nil {
+			if ready, err := w.use(slot, w.unused[slot]); !ready {
 				return err
 			}
 			w.moving[slot] = to + 1
@@ -94,10 +104,32 @@ func (w *clusterWorld) event() error {
 		w.step(slot)
 	case 17: // the process that was the master before is it again
 		w.revert(i)
+	case 20: // flushed, while its record is away with its last slot
+		loser := []int{i, to}[w.rng.IntN(2)]
+		held, home := w.held(loser)
+		if held == nil || w.moving[home] != 0 {
+			break
+		}
+		if err := w.move(home, w.rng.IntN(3)); err != nil {
+			return err
+		}
+		w.flush(loser)
+		return w.move(home, loser)
 	default:
 		w.resume()
 	}
 	return nil
+}
+
+// flush is FLUSHALL at master i. A slot that is being moved may have its admission key at the other master.
+func (w *clusterWorld) flush(i int) {
+	w.masters[i].data = make(map[uint16]slotData)
+	w.masters[i].flushes++
+	for slot, to := range w.moving {
+		if to != 0 && (to-1 == i || w.owner[slot] == i) {
+			w.masters[to-1].lagged = true // so it is used before it moves back
+		}
+	}
 }
 
 // bump gives master i an epoch of its own that is the largest, as it takes over slots.
@@ -118,7 +150,7 @@ func (w *clusterWorld) move(slot uint16, to int) error {
 	if w.moving[slot] != 0 || w.owner[slot] == to {
 		return nil
 	}
-	if err := w.use(slot); err != nil {
+	if ready, err := w.use(slot, false); !ready {
 		return err
 	}
 	w.moving[slot] = to + 1
@@ -126,15 +158,17 @@ func (w *clusterWorld) move(slot uint16, to int) error {
 	return nil
 }
 
-// use has a client use a slot that is about to move, where its master may lack the last writes: else there is only a word
-// for it.
-func (w *clusterWorld) use(slot uint16) (err error) {
-	if w.masters[w.owner[slot]].lagged {
-		w.allAnswer = true
-		err = w.vote(0, slot)
-		w.allAnswer = false
+// use has a client use a slot that is about to move, where its master may lack the last writes, or where it must be. It reports false
+// where the key by which the slot came still counts after that: there is only a word for what is lost then.
+func (w *clusterWorld) use(slot uint16, must bool) (ready bool, err error) {
+	s := w.masters[w.owner[slot]]
+	if !must && !s.lagged {
+		return true, nil
 	}
-	return err
+	w.allAnswer = true
+	err = w.vote(0, slot)
+	w.allAnswer = false
+	return err == nil && !(w.unused[slot] && strings.HasPrefix(s.data[slot].key, w.a.ID())), err
 }
 
 // step moves one of the keys of a slot that is being moved; after the last, the slot is the other master's.
@@ -155,7 +189,7 @@ func (w *clusterWorld) step(slot uint16) {
 	receiver.data[slot] = to
 	if giver.data[slot] = from; from == (slotData{}) {
 		delete(giver.data, slot)
-		w.owner[slot], w.moving[slot] = w.moving[slot]-1, 0
+		w.owner[slot], w.moving[slot], w.unused[slot] = w.moving[slot]-1, 0, true
 		w.bump(w.owner[slot])
 	}
 }
@@ -167,8 +201,16 @@ func (w *clusterWorld) finish(slot uint16) {
 	}
 }
 
-// moved ends what is being moved from or to a master, which is about to change: there is only a word for a move that is
-// cut short.
+// given ends what is being moved from a master, which is about to change: there is only a word for a move that is cut short.
+func (w *clusterWorld) given(i int) {
+	for slot, to := range w.moving {
+		if to != 0 && w.owner[slot] == i {
+			w.finish(uint16(slot))
+		}
+	}
+}
+
+// moved is given, for what is being moved to the master as well.
 func (w *clusterWorld) moved(i int) {
 	for slot, to := range w.moving {
 		if to != 0 && (to-1 == i || w.owner[slot] == i) {

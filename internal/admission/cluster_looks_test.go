@@ -70,7 +70,7 @@ func (w *clusterWorld) readKey(l *slotLook) {
 	l.next = w.readRecord
 	l.key, l.flushes, l.cleared = s.data[l.slot].key, s.compared(), s.cleared
 	l.said = said(l.key)
-	if s.run != l.run {
+	if s.run != l.run || l.e.Vouched && w.isHeld() { // an operator's word is for what is seen first
 		l.next = nil
 	}
 }
@@ -200,7 +200,7 @@ func (w *clusterWorld) admit(l *slotLook) {
 	s := w.at(l.slot, hasKey)
 	s.scripts = true
 	at := s.data[l.slot]
-	if !l.isStill(s) || s.compared() != l.flushes || said(at.key) != l.said || s.epoch != l.e.Shard.Epoch {
+	if !l.isStill(s) || s.compared() != l.flushes || said(at.key) != l.said || s.epoch != l.e.Shard.Epoch || w.moving[l.slot] != 0 {
 		return
 	}
 	at.key = fmt.Sprintf("%s %s %s %016d", w.a.ID(), l.e.Run, l.e.ReplicationID, w.clock(s)*1_000_000)

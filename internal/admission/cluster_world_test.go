@@ -41,7 +41,11 @@ type clusterWorld struct {
 	owner   [clusterSlots]int
 	// moving is which master is to have the slot, by its number and one more, 0 where the slot is not being moved.
 	moving [clusterSlots]int
-	a      Agreement
+	// unused: nobody has used the slot since its master got it.
+	unused [clusterSlots]bool
+	// amid: most of what happens happens to slots that are being moved.
+	amid bool
+	a    Agreement
 	// expected is what a client compares, for each slot, as it was when it looked at it last.
 	expected [2][clusterSlots]string
 	// truth is until when a lock of a slot runs, and who holds it.
@@ -58,7 +62,7 @@ type clusterWorld struct {
 }
 
 func newClusterWorld(seed uint64, log func(string, ...any)) *clusterWorld {
-	w := &clusterWorld{rng: rand.New(rand.NewPCG(seed, 2)), now: testNow, log: log, a: agreementOf(Agreement{})}
+	w := &clusterWorld{rng: rand.New(rand.NewPCG(seed, 2)), now: testNow, log: log, amid: seed%2 == 0, a: agreementOf(Agreement{})}
 	for i := range 3 {
 		s := w.start(nil)
 		s.started -= int64(w.rng.IntN(300))
@@ -112,6 +116,7 @@ func (w *clusterWorld) vote(client int, slot uint16) error {
 			return nil
 		}
 	}
+	w.unused[slot] = false
 	at := s.data[slot]
 	at.key = fmt.Sprintf("%s %016d", w.expected[client][slot], w.clock(s)*1_000_000)
 	if at.lock == 0 || at.until <= w.now {
