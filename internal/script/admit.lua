@@ -19,9 +19,9 @@ if KEYS[2] and ((redis.call('GET', KEYS[2]) or '') ~= ARGV[4] or (redis.call('GE
   return -1
 end
 -- rule: not-renewed-amid-a-move
-local moving = not KEYS[2] and isMoving(KEYS[1])
-if moving then
-  return string.find(moving.err, 'non local key', 1, true) and -2 or moving
+local failed = not KEYS[2] and moveError(KEYS[1])
+if failed then
+  return string.find(failed.err, 'non local key', 1, true) and -2 or failed
 end
 local now = redis.call('TIME')
 redis.call('SET', KEYS[1], ARGV[2] .. ' ' .. string.format('%016.0f', now[1] * 1000000 + now[2]))

@@ -24,7 +24,7 @@ local function admitted(key, said, expected, now)
     -- The next master of a slot has all that it came with if it has been up since before that time. So the time is not stored
     -- amid a move: what was moved before that may be lost there.
     -- rule: not-renewed-amid-a-move
-    if (age < 0 or age > RENEW) and not (FRESH < 0 and isMoving(key)) then
+    if (age < 0 or age > RENEW) and not (FRESH < 0 and moveError(key)) then
       -- A server that is out of memory refuses this. It must not end the step: an extension takes no
       -- memory. Until the time is stored, each step looks.
       redis.pcall('SET', key, expected .. ' ' .. string.format('%016.0f', clock))

@@ -1,6 +1,6 @@
--- isMoving returns an error if the key's Cluster slot is being moved away, where a script may not read a key of the slot that
--- is not here; or if the user may not read it. Some of the slot's keys may be at the next master then.
-local function isMoving(key)
+-- moveError returns why a script may not read a key of the key's Cluster slot that is not here, or nil: while the slot is being moved
+-- away, some of its keys may be at the next master. It also returns that the user may not read one.
+local function moveError(key)
   local answer = redis.pcall('PTTL', key .. ':none')
-  return type(answer) == 'table' and answer
+  return type(answer) == 'table' and answer or nil
 end
