@@ -40,7 +40,7 @@ func (l *listCmd) line() *cobra.Command {
 
 A lock of several names has a line for each name, with the same handle. The table has the number of readers, and --json lists them. In JSON, held is null where the nodes that did not answer decide. Bytes of a name that are no UTF-8 are U+FFFD in JSON, and escaped in the table. Permits are listed as NAME#3, for redlatch show NAME; a client that waits for a permit is counted on each permit of that name.
 
-Strings that expire, have a value and are not redlatch's are marked as foreign: they are locks of other libraries, or no locks. redlatch cannot list the locks of a Redis Cluster. In ZooKeeper and etcd all locks are redlatch's, and each is on 1 of 1 nodes.
+Strings that expire, have a value and are not redlatch's are marked as foreign: they are locks of other libraries, or no locks. Keys that the user may not read are left out, which is said. redlatch cannot list the locks of a Redis Cluster. In ZooKeeper and etcd all locks are redlatch's, and each is on 1 of 1 nodes.
 
 Arguments:
 
@@ -50,7 +50,7 @@ Exit codes:
 
 	0      all locks were listed, even if there are none
 	64     usage
-	69     no quorum: too few nodes answered; the locks on the others are listed
+	69     no quorum: too few nodes answered; without --json, the locks on those are listed
 	77     a node refused (password, permission, ...)
 	128+n  signal n ended the command`,
 		Example: `  # all locks of the shop
@@ -65,7 +65,7 @@ Exit codes:
 	flags := cmd.Flags()
 	l.Pattern = "*"
 	l.connection.addTo(flags)
-	commandline.Bool(flags, &l.JSON, "json", "", "Print JSON: an array, or with --watch an array per line. While too few nodes answer there is none.")
+	commandline.Bool(flags, &l.JSON, "json", "", "Print JSON: an array, or with --watch an array per line. While too few nodes answer it is an object that says why, or nothing with --watch.")
 	commandline.Bool(flags, &l.Watch, "watch", "", "List again and again, at the interval --every, until interrupted.")
 	flags.Var(commandline.Optional(&l.Every, commandline.Duration), "every", "How long --watch waits between two listings. Defaults to 2s.")
 	commandline.Bool(flags, &l.Ours, "ours", "", "Leave out keys that are not redlatch's.")
