@@ -2,8 +2,6 @@ package sim_test
 
 import (
 	"fmt"
-	"regexp"
-	"strconv"
 	"testing"
 )
 
@@ -71,33 +69,10 @@ func scriptWithout(was, now string) string {
 	return fmt.Sprintf("%s	if broken == RULE {\n		text = strings.ReplaceAll(text, %q, %q)\n	}\n", scriptNew, was, now)
 }
 
-// condemned is what a test says of the first world in which something is wrong.
-var condemned = regexp.MustCompile(`(?:seed|world) (\d+)[:,] ([^\n]*)`)
-
 // TestSimBreachesElsewhere builds the library with rules broken that other worlds than TestSim's are to find.
 func TestSimBreachesElsewhere(t *testing.T) {
 	eachBreach(t, breachesElsewhere, func(t *testing.T, b breach, binary, id string) {
-		hunters <- struct{}{}
-		defer func() { <-hunters }()
-		var match []string
-		look := func(world string) (out string, err error) {
-			p := worlds{binary: binary, test: b.where, env: []string{"REDLATCH_BROKEN=" + b.rule}, args: []string{world, fmt.Sprint("-sim.count=", simWorlds)}}
-			out, err = p.run(t, func(string) {})
-			if err != nil {
-				match = condemned.FindStringSubmatch(out)
-			}
-			return out, err
-		}
-		if seed := found.of(t)[b.rule]; seed > 0 {
-			look(fmt.Sprint("-sim.seed=", seed))
-		}
-		if match == nil {
-			if out, err := look("-sim.first=1"); match == nil {
-				t.Fatalf("%s did not notice that it does not hold: %v\n%s", b.where, err, out)
-			}
-			world, _ := strconv.ParseUint(match[1], 10, 64)
-			found.keep(b.rule, world)
-		}
-		t.Logf("%-28s %-58s found in world %4s of %s: %s", id, b.rule, match[1], b.where, match[2])
+		b.within = simWorlds // or as many as the test has
+		b.look(t, binary, id)
 	})
 }

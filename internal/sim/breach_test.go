@@ -261,7 +261,7 @@ func eachBreach(t *testing.T, all []breach, look func(t *testing.T, b breach, bi
 // look runs worlds in which the rule of that id is broken.
 func (b *breach) look(t *testing.T, binary, id string) {
 	h := hunt{
-		binary: binary, mutation: cmp.Or(b.mutation, "none"), weather: b.weather, permits: b.permits, anywhere: b.anywhere,
+		binary: binary, where: b.where, mutation: cmp.Or(b.mutation, "none"), weather: b.weather, permits: b.permits, anywhere: b.anywhere,
 		name: b.rule, env: []string{"REDLATCH_BROKEN=" + b.rule}, within: b.within,
 	}
 	world, verdict, out, err := h.run(t)
@@ -273,7 +273,7 @@ func (b *breach) look(t *testing.T, binary, id string) {
 	case b.mutation != "" && strings.HasPrefix(verdict, "nothing is refused"):
 		t.Errorf("the mutation was noticed without the breach: %s", verdict) // the library refuses what it lets through
 	default:
-		t.Logf("%-28s %-58s found in world %4d of %4d: %s", id, b.rule, world, b.within, verdict)
+		t.Logf("%-28s %-58s found in world %4d of %s: %s", id, b.rule, world, cmp.Or(b.where, "TestSim"), verdict)
 	}
 }
 

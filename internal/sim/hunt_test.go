@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -17,6 +18,7 @@ import (
 // hunt is a search for a world that notices what is broken.
 type hunt struct {
 	binary, name      string
+	where             string // the test that has the worlds, "" for TestSim
 	mutation, weather string
 	env               []string // what else breaks it
 	permits           bool     // most calls are for permits
@@ -27,8 +29,11 @@ type hunt struct {
 // hunters bounds how many processes hunt at a time.
 var hunters = make(chan struct{}, runtime.GOMAXPROCS(0))
 
-// finding is what a process says first that has found something.
-var finding = regexp.MustCompile(`seed (\d+): ([^:\n]*)`)
+// finding is what a process says first that has found something; elsewhere, in a test that is not TestSim.
+var (
+	finding   = regexp.MustCompile(`seed (\d+): ([^:\n]*)`)
+	elsewhere = regexp.MustCompile(`(?:seed|world) (\d+)[:,] ([^\n]*)`)
+)
 
 // run returns a world that notices, and what its judge says first: the one that is known to, else
 // the first. err is nil if none does.
@@ -38,11 +43,13 @@ func (h *hunt) run(t *testing.T) (world uint64, verdict, out string, err error) 
 	defer func() { <-hunters }()
 	// A world that notices keeps its history in a file, which nobody is to read here.
 	env := append(slices.Clone(h.env), "TMPDIR="+t.TempDir())
-	look := func(first uint64, count int) {
-		p := worlds{binary: h.binary, test: "TestSim", env: env, args: []string{
-			fmt.Sprint("-sim.first=", first), fmt.Sprint("-sim.count=", count), "-sim.fail=1",
-			"-sim.weather=" + h.weather, "-sim.mutation=" + h.mutation, fmt.Sprint("-sim.anywhere=", h.anywhere),
-		}}
+	known, finding := "-sim.first=%d -sim.count=1", finding
+	if h.where != "" {
+		known, finding = "-sim.seed=%d", elsewhere // not each of them begins where it is told to
+	}
+	look := func(args string) {
+		p := worlds{binary: h.binary, test: cmp.Or(h.where, "TestSim"), env: env, args: append(strings.Fields(args),
+			"-sim.fail=1", "-sim.weather="+h.weather, "-sim.mutation="+h.mutation, fmt.Sprint("-sim.anywhere=", h.anywhere))}
 		if h.permits {
 			p.args = append(p.args, "-sim.permits=65")
 		}
@@ -53,10 +60,10 @@ func (h *hunt) run(t *testing.T) (world uint64, verdict, out string, err error) 
 		}
 	}
 	if seed := found.of(t)[h.name]; seed > 0 {
-		look(seed, 1)
+		look(fmt.Sprintf(known, seed))
 	}
 	if verdict == "" {
-		look(1, h.within)
+		look(fmt.Sprint("-sim.first=1 -sim.count=", h.within))
 		found.keep(h.name, world)
 	}
 	return world, verdict, out, err
