@@ -26,7 +26,7 @@ for _, other in ipairs(lapsed) do
   leave(key, next, other)
 end
 if ticket == '0' then
-  -- Whoever may not use these, as it will have to, is refused before it has a place in the queue.
+  -- A waiter whose user may not use these, as it will have to, is refused before it has a place in the queue.
   redis.call('ZRANK', queue, waiter)
   redis.call('ZREM', queue, '')
   ticket = redis.call('ZSCORE', queue, waiter) or reads(waiter) and placeOf(queue, seen[1]) or microseconds
