@@ -41,14 +41,14 @@ type Poll struct {
 // to undo.
 func (e *Engine) Put(ctx context.Context, p Poll) (bool, []vote.Answer) {
 	n := len(e.voters)
-	settled := &settlement{poll: p, engine: e, left: n + 1, over: make(chan struct{})}
+	settled := &settlement{poll: p, engine: e, left: n + 1, over: make(chan struct{}), steps: make([]chan struct{}, n)}
+	for i := range n {
+		settled.steps[i] = make(chan struct{})
+	}
 	var before []*settlement
 	switch {
 	case p.Of == "":
 	case p.Undo != nil:
-		for range n {
-			settled.steps = append(settled.steps, make(chan struct{}))
-		}
 		e.unsettled.add(settled)
 	case p.InOrder:
 		before = e.unsettled.about(p.Of)
@@ -63,7 +63,7 @@ func (e *Engine) Put(ctx context.Context, p Poll) (bool, []vote.Answer) {
 	for i := range n {
 		e.workers.run(func() {
 			defer settled.leave()
-			defer settled.passed(i)
+			defer close(settled.steps[i])
 			for _, earlier := range before {
 				select {
 				case <-earlier.steps[i]:
@@ -116,20 +116,13 @@ type settlement struct {
 	// over is closed, once, when the poll will not be undone any more.
 	over chan struct{}
 	once sync.Once
-	// steps are closed, each when that node's step is over; nil where no other poll asks for that.
+	// steps are closed, each when that node's step is over.
 	steps []chan struct{}
 
 	mu    sync.Mutex // guards what follows; nothing is called while it is held
 	lost  bool
 	nodes []int // that granted, before it was lost
 	left  int   // how many may still undo it, or have it undone
-}
-
-// passed notes that the step on node i is over.
-func (s *settlement) passed(i int) {
-	if s.steps != nil {
-		close(s.steps[i])
-	}
 }
 
 // leave notes that one of those is done who may undo the poll.
