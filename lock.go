@@ -68,9 +68,10 @@ func (l *Lock) Until() time.Time { return l.lease.Until().Mono }
 // It asks the local clock, not the network.
 func (l *Lock) Err() error {
 	held, why := l.lease.Held()
+	until := l.lease.Until()
 	// rule: holder-knows
-	if held && l.client.clock.Now().Reached(l.lostAt()) {
-		return l.lose(l.ranOut())
+	if held && l.client.clock.Now().Reached(l.lostAt(until)) {
+		return l.lapse(until)
 	}
 	if held && l.lease.Impossible() { // an extension may have got the answers that say so after its caller left
 		return l.lose(errImpossible)
@@ -99,16 +100,26 @@ func (l *Lock) ranOut() error {
 	return errRanOut
 }
 
-// lostAt returns when the lock counts as lost.
-func (l *Lock) lostAt() clock.Instant { return l.lease.Until().Add(-l.call.settings.guard) }
+// lostAt returns when the lock counts as lost whose validity ends at until.
+func (l *Lock) lostAt(until clock.Instant) clock.Instant {
+	return until.Add(-l.call.settings.guard)
+}
+
+// lapse is lose for a validity that ends at until, unless an extension has moved that end since it was
+// looked at.
+func (l *Lock) lapse(until clock.Instant) error {
+	return l.loseBy(l.ranOut(), func(why error) (error, bool) { return l.lease.Lapse(until, why) })
+}
 
 // lose makes the lock lost, if it was held, and returns why it is no longer held.
-func (l *Lock) lose(reason error) error {
+func (l *Lock) lose(reason error) error { return l.loseBy(reason, l.lease.Lose) }
+
+func (l *Lock) loseBy(reason error, lose func(why error) (error, bool)) error {
 	// Close waits until the Observer was told, unless it has ended the lock by now.
 	if l.client.enterWith(l) == nil {
 		defer l.client.calls.Done()
 	}
-	why, first := l.lease.Lose(fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, reason))
+	why, first := lose(fmt.Errorf("%w: %q: %w", ErrLost, l.call.name, reason))
 	if first {
 		l.endContext(why)
 		// Work may go on until the end of the guard, so what is left of the keys is released after it,

@@ -18,7 +18,7 @@ func (r *ringer) Ring() {
 	l := (*Lock)(r)
 	now := l.client.clock.Now()
 	// rule: holder-knows
-	if held, _ := l.lease.Held(); !held || now.Reached(l.lostAt()) {
+	if held, _ := l.lease.Held(); !held || now.Reached(l.lostAt(l.lease.Until())) {
 		go l.checkEnd()
 		return
 	}
@@ -86,7 +86,7 @@ func (l *Lock) untilNext(now clock.Instant) time.Duration {
 	if l.lease.Kept() {
 		return l.untilMinHoldEnd(now)
 	}
-	d := now.Until(l.lostAt())
+	d := now.Until(l.lostAt(l.lease.Until()))
 	if l.renewable(now) {
 		d = min(d, now.Until(l.renewal))
 	}
@@ -130,7 +130,7 @@ func (l *Lock) afterLoss(now clock.Instant) {
 // renewalDelay returns the time from now to the renewal after a grant or a renewal: the usual time or, where
 // the nodes took long to answer, half of what is left until the lock counts as lost.
 func (l *Lock) renewalDelay(now clock.Instant) time.Duration {
-	return l.client.jitter(max(0, min(l.call.settings.renewEach(), now.Until(l.lostAt())/2)))
+	return l.client.jitter(max(0, min(l.call.settings.renewEach(), now.Until(l.lostAt(l.lease.Until()))/2)))
 }
 
 // alignedRenewal returns the time d after now, or up to a hundredth of the usual time between renewals

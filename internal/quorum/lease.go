@@ -32,8 +32,8 @@ type Lease struct {
 //	    │                                         ↓      ├── Succeed ─→ transferred
 //	    └─ giveUp ─→ failed                      kept ───┴── Detach ──→ detached
 //
-// Release, Transfer, Succeed and Detach may also follow held directly. TakeOver is a Transfer of several
-// leases.
+// Release, Transfer, Succeed and Detach may also follow held directly. Lapse is a Lose, and TakeOver is a
+// Transfer of several leases.
 type state uint8
 
 const (
@@ -97,14 +97,32 @@ func (l *Lease) Held() (ok bool, reason error) {
 
 // Lose makes the lease lost because of reason, if it is held. It returns why the lease is held no
 // more, and whether this call is the first to end it.
-func (l *Lease) Lose(reason error) (why error, first bool) { return l.endHolding(lost, reason) }
-
-// Unlock is Lose for a holder that is done.
-func (l *Lease) Unlock(reason error) (why error, first bool) { return l.endHolding(unlocked, reason) }
-
-func (l *Lease) endHolding(next state, reason error) (why error, first bool) {
+func (l *Lease) Lose(reason error) (why error, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.endHolding(lost, reason)
+}
+
+// Lapse is Lose because the validity runs out, which was seen to end at until. It does nothing where an
+// extension has moved that end since.
+func (l *Lease) Lapse(until clock.Instant, reason error) (why error, first bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !until.Reached(l.until) {
+		return l.reason, false
+	}
+	return l.endHolding(lost, reason)
+}
+
+// Unlock is Lose for a holder that is done.
+func (l *Lease) Unlock(reason error) (why error, first bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.endHolding(unlocked, reason)
+}
+
+// endHolding is Lose or Unlock, by the next state. The caller holds l.mu.
+func (l *Lease) endHolding(next state, reason error) (why error, first bool) {
 	if first = l.state == held; first {
 		l.become(next, reason)
 	}

@@ -16,9 +16,10 @@ import (
 // table is the drawing at type state.
 func TestLeaseStates(t *testing.T) {
 	t.Parallel()
-	reasons := map[string]error{"Lose": errors.New("lost"), "Unlock": errors.New("unlocked")}
+	reasons := map[string]error{"Lose": errors.New("lost"), "Lapse": errors.New("lapsed"), "Unlock": errors.New("unlocked")}
 	verbs := map[string]func(l *Lease) bool{
 		"Lose":    func(l *Lease) bool { _, first := l.Lose(reasons["Lose"]); return first },
+		"Lapse":   func(l *Lease) bool { _, first := l.Lapse(l.until, reasons["Lapse"]); return first },
 		"Unlock":  func(l *Lease) bool { _, first := l.Unlock(reasons["Unlock"]); return first },
 		"Keep":    func(l *Lease) bool { before := l.state; l.Keep(); return l.state != before },
 		"Detach":  (*Lease).Detach,
@@ -37,7 +38,7 @@ func TestLeaseStates(t *testing.T) {
 		from state
 		verb string
 	}
-	changes := map[change]state{{held, "Lose"}: lost, {held, "Unlock"}: unlocked, {unlocked, "Keep"}: kept}
+	changes := map[change]state{{held, "Lose"}: lost, {held, "Lapse"}: lost, {held, "Unlock"}: unlocked, {unlocked, "Keep"}: kept}
 	for _, from := range []state{held, lost, unlocked, kept} {
 		for verb, to := range map[string]state{"Release": released, "Transfer": transferred, "Succeed": transferred, "Detach": detached} {
 			changes[change{from, verb}] = to
@@ -78,6 +79,25 @@ func TestLeaseStates(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A holder saw that its validity runs out, and an extension moves the end before the holder comes to say so.
+func TestLapseOfAnEndThatHasMoved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lease := acquired(t, newEngine(t, servers(t, 3)), "mine")
+		seen := lease.Until()
+		if end, _ := lease.Extend(t.Context(), 20*time.Second); end != Extended {
+			t.Fatal(end)
+		}
+		if why, first := lease.Lapse(seen, errors.New("it seemed so")); why != nil || first {
+			t.Errorf("lost, because %v", why)
+		}
+		why := errors.New("its validity ran out")
+		if got, first := lease.Lapse(lease.Until(), why); got != why || !first {
+			t.Errorf("%v, %t", got, first)
+		}
+	})
 }
 
 // A node's answer to the attempt is told when it comes, which may be after the lock was held, or at once where it has

@@ -166,13 +166,13 @@ var breaches = []breach{
 	},
 	{
 		rule: "a holder that looks knows", file: "lock.go", within: 1000,
-		was: "	if held && l.client.clock.Now().Reached(l.lostAt()) {\n",
-		now: "	if held && broken != RULE && l.client.clock.Now().Reached(l.lostAt()) {\n",
+		was: "	if held && l.client.clock.Now().Reached(l.lostAt(until)) {\n",
+		now: "	if held && broken != RULE && l.client.clock.Now().Reached(l.lostAt(until)) {\n",
 	},
 	{
 		rule: "a holder that does not look is told", file: "renewal.go", within: 1000,
-		was: "	if held, _ := l.lease.Held(); !held || now.Reached(l.lostAt()) {\n		go l.checkEnd()\n",
-		now: "	if held, _ := l.lease.Held(); !held || now.Reached(l.lostAt()) {\n		if !held || broken != RULE {\n			go l.checkEnd()\n		}\n",
+		was: "	if held, _ := l.lease.Held(); !held || now.Reached(l.lostAt(l.lease.Until())) {\n		go l.checkEnd()\n",
+		now: "	if held, _ := l.lease.Held(); !held || now.Reached(l.lostAt(l.lease.Until())) {\n		if !held || broken != RULE {\n			go l.checkEnd()\n		}\n",
 	},
 	{
 		rule: "a holder whose machine has slept is told", file: "renewal.go", within: 1000, weather: "processes",
