@@ -1,6 +1,9 @@
 package driver
 
-import "strings"
+import (
+	"errors"
+	"strings"
+)
 
 // Denied reports whether the ACL denies the user the command, or one that a script sent, and which
 // command that is in the ACL's words, such as "client|id". command is "" where the server does not
@@ -19,4 +22,15 @@ func (e *ServerError) Denied() (command string, ok bool) {
 		return "", true
 	}
 	return command, true
+}
+
+// KeyDenied reports whether err is that the ACL denies the user a key. The same command may be permitted
+// for another key.
+func KeyDenied(err error) bool {
+	refusal, ok := errors.AsType[*ServerError](err)
+	if !ok {
+		return false
+	}
+	command, denied := refusal.Denied()
+	return denied && command == ""
 }

@@ -284,14 +284,10 @@ func send(ctx context.Context, conn driver.Batcher, commands ...[]string) (repli
 	denied = make([]error, len(errs))
 	for i, err := range errs {
 		server, ok := errors.AsType[*driver.ServerError](err)
-		command, forbidden := "", false
-		if ok {
-			command, forbidden = server.Denied()
-		}
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
 			return nil, nil, ErrNotInTime
-		case forbidden && command == "":
+		case driver.KeyDenied(err):
 			denied[i] = err
 		case err != nil && (!ok || server.Code() != "WRONGTYPE"):
 			return nil, nil, err

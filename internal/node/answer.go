@@ -58,17 +58,6 @@ func isUnable(err error) bool {
 	return ok && refusal.Unable()
 }
 
-// isKeyDenied reports whether the ACL denies the user a key. The same command may be permitted for
-// another key.
-func isKeyDenied(err error) bool {
-	refusal, ok := errors.AsType[*driver.ServerError](err)
-	if !ok {
-		return false
-	}
-	command, denied := refusal.Denied()
-	return denied && command == ""
-}
-
 // answer converts a step's reply to an Answer.
 func answer(reply driver.Reply, err error) vote.Answer {
 	switch {

@@ -78,7 +78,7 @@ func (e *evidence) isBlank() bool {
 func (e *evidence) of(strict bool) admission.Evidence {
 	return admission.Evidence{
 		Server: e.server(), Replica: e.isReplica(), Promoted: e.info.promoted(),
-		Flushed: e.info.flushed(), Flushes: e.info.calls("flushall", "flushdb"), Evicting: strict && e.info.evicting(),
+		Flushed: e.info.flushed(), Flushes: e.info.flushCount(), Evicting: strict && e.info.evicting(),
 		Version: e.info["redis_version"], KeepsScripts: e.info.keepsScripts(), Uptime: e.info.uptime(),
 		Now: e.now, Record: e.record, Note: e.noteText,
 	}

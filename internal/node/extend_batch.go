@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/vote"
 )
@@ -31,7 +32,7 @@ func (n *Node) ExtendBatch(ctx context.Context, batch []vote.Extend) []vote.Answ
 	}
 	reply, err := n.vote(ctx, votingStep{keys: keys, args: args, expected: 2, refusal: -1, patience: patience})
 	answers := make([]vote.Answer, len(batch))
-	if isKeyDenied(err) { // perhaps one's alone, for which the server refuses the whole command
+	if driver.KeyDenied(err) { // perhaps one's alone, for which the server refuses the whole command
 		var all sync.WaitGroup // one after the other would take too long where the server is far away
 		for i, r := range batch {
 			all.Go(func() { answers[i] = n.extend(ctx, r, patience) })

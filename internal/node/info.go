@@ -44,6 +44,9 @@ func (f info) flushed() bool {
 	return f["cmdstat_flushall"] != "" || f["cmdstat_flushdb"] != "" || f.cleared()
 }
 
+// flushCount returns how often this run was told to delete all its keys, since its statistics were last reset.
+func (f info) flushCount() int64 { return f.calls("flushall", "flushdb") }
+
 // droppedScripts reports whether this run was ever told to drop its scripts, or has dropped some to make room.
 func (f info) droppedScripts() bool {
 	return f["cmdstat_script|flush"] != "" || f.number("evicted_scripts") > 0
@@ -62,11 +65,16 @@ func (f info) follows() int64 {
 // calls returns how often this run was given one of the commands, since its statistics were last reset.
 func (f info) calls(commands ...string) (n int64) {
 	for _, command := range commands {
-		calls, _, _ := strings.Cut(strings.TrimPrefix(f["cmdstat_"+command], "calls="), ",")
-		times, _ := strconv.ParseInt(calls, 10, 64)
+		times, _ := strconv.ParseInt(strings.TrimPrefix(f.count(command), "calls="), 10, 64)
 		n += times
 	}
 	return n
+}
+
+// count is what the statistics say of how often the command was given, as "calls=3", or "".
+func (f info) count(command string) string {
+	calls, _, _ := strings.Cut(f["cmdstat_"+command], ",")
+	return calls
 }
 
 // evicting reports whether the server may delete keys with a TTL, locks among
@@ -104,10 +112,9 @@ func CheckAlone(text string) error {
 
 // flushes returns the counts of the commands that delete all keys, and of those that reset these counts.
 func (f info) flushes() string {
-	count := func(name string) string { calls, _, _ := strings.Cut(f["cmdstat_"+name], ","); return calls }
-	counts := count("flushall") + "+" + count("flushdb")
+	counts := f.count("flushall") + "+" + f.count("flushdb")
 	if f.cleared() {
-		counts += "+" + count("config|resetstat")
+		counts += "+" + f.count("config|resetstat")
 	}
 	return counts
 }

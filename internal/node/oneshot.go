@@ -90,7 +90,7 @@ func (n *Node) first(way Way, all ...means) vote.Answer {
 		if a.Verdict != vote.Refused || !isUnable(a.Err) && !errors.Is(a.Err, errNoTransaction) && !errors.Is(a.Err, errUnacknowledged) {
 			return a
 		}
-		if !isKeyDenied(a.Err) {
+		if !driver.KeyDenied(a.Err) {
 			n.unable.note(m.command, refusal{connection, a.Err})
 		}
 		refusals = append(refusals, a.Err)

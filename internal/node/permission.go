@@ -30,16 +30,17 @@ func (n *Node) lookAtPermissions(ctx context.Context, x *Examination, lockKeys [
 	var denied []try
 	for i, err := range errs {
 		refusal, ok := errors.AsType[*driver.ServerError](err)
-		if err == nil {
-			continue
-		} else if !ok {
-			return err
-		}
-		if command, _ := refusal.Denied(); command == "select" {
-			x.Missing = []string{"+select"} // nothing was tried: no connection to this database
-			return nil
+		command := ""
+		if ok {
+			command, _ = refusal.Denied()
 		}
 		switch {
+		case err == nil:
+		case !ok:
+			return err
+		case command == "select": // nothing was tried: there is no connection to this database
+			x.Missing = []string{"+select"}
+			return nil
 		case forbidden(err), tries[i].name() != "CLIENT|CACHING" && tries[i].command[0] == "CLIENT":
 			denied = append(denied, tries[i]) // or a server that does not know it
 		case refusal.Code() == "WRONGTYPE": // lookAtForeignKeys has reported that key

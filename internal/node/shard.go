@@ -191,8 +191,8 @@ func (n *Node) peers(ctx context.Context, s *shard) []peer {
 			key := n.shardKey(&s.others[i])
 			e, values, err := n.inspectKeys(ctx, key)
 			if err == nil {
-				peers[i].server, peers[i].now, peers[i].flushed = e.server(), e.now, e.info.flushed()
-				peers[i].flushes = e.info.calls("flushall", "flushdb")
+				peers[i].server, peers[i].now = e.server(), e.now
+				peers[i].flushed, peers[i].flushes = e.info.flushed(), e.info.flushCount()
 				peers[i].record, err = admission.ParseRecord(key, values[0].Text)
 			}
 			peers[i].err = err
