@@ -41,14 +41,14 @@ type Poll struct {
 // to undo.
 func (e *Engine) Put(ctx context.Context, p Poll) (bool, []vote.Answer) {
 	n := len(e.voters)
-	settled := &settlement{poll: p, engine: e, left: n + 1, over: make(chan struct{}), steps: make([]chan struct{}, n)}
-	for i := range n {
-		settled.steps[i] = make(chan struct{})
-	}
+	settled := &settlement{poll: p, engine: e, left: n + 1, over: make(chan struct{})}
 	var before []*settlement
 	switch {
 	case p.Of == "":
 	case p.Undo != nil:
+		for range n {
+			settled.steps = append(settled.steps, make(chan struct{}))
+		}
 		e.unsettled.add(settled)
 	case p.InOrder:
 		before = e.unsettled.about(p.Of)
@@ -63,7 +63,9 @@ func (e *Engine) Put(ctx context.Context, p Poll) (bool, []vote.Answer) {
 	for i := range n {
 		e.workers.run(func() {
 			defer settled.leave()
-			defer close(settled.steps[i])
+			if settled.steps != nil {
+				defer close(settled.steps[i])
+			}
 			for _, earlier := range before {
 				select {
 				case <-earlier.steps[i]:
@@ -116,7 +118,7 @@ type settlement struct {
 	// over is closed, once, when the poll will not be undone any more.
 	over chan struct{}
 	once sync.Once
-	// steps are closed, each when that node's step is over.
+	// steps are closed, each when that node's step is over; nil where no other poll asks for that.
 	steps []chan struct{}
 
 	mu    sync.Mutex // guards what follows; nothing is called while it is held
