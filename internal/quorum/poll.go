@@ -63,9 +63,7 @@ func (e *Engine) Put(ctx context.Context, p Poll) (bool, []vote.Answer) {
 	for i := range n {
 		e.workers.run(func() {
 			defer settled.leave()
-			if settled.steps != nil {
-				defer close(settled.steps[i])
-			}
+			defer settled.passed(i)
 			for _, earlier := range before {
 				select {
 				case <-earlier.steps[i]:
@@ -125,6 +123,13 @@ type settlement struct {
 	lost  bool
 	nodes []int // that granted, before it was lost
 	left  int   // how many may still undo it, or have it undone
+}
+
+// passed notes that the step on node i is over.
+func (s *settlement) passed(i int) {
+	if s.steps != nil {
+		close(s.steps[i])
+	}
 }
 
 // leave notes that one of those is done who may undo the poll.
