@@ -58,7 +58,7 @@ func besideRedislock(url string) (*redlatch.Client, error) {
 	return redlatch.Open(redlatch.Config{
 		Nodes:       []string{url},
 		KeyTemplate: "lock:{name}",    // as "lock:"+name
-		MaxTTL:      10 * time.Second, // no less than the longest TTL given to Obtain
+		MaxTTL:      10 * time.Second, // no less than the longest TTL given to Obtain or Refresh
 	})
 }
 

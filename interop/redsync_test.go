@@ -3,6 +3,8 @@ package interop
 import (
 	"context"
 	"errors"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,4 +54,42 @@ func (p *redsyncPeer) release(ctx context.Context) (bool, error) {
 		err = nil
 	}
 	return ok, err
+}
+
+// The guide names what LockContext returns while another holds the lock.
+func TestRedsyncGivesUp(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/guides/from-redsync.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := ""
+	for line := range strings.Lines(string(page)) {
+		if strings.HasPrefix(line, "| `LockContext`") {
+			row = line
+		}
+	}
+	eachFlavor(t, func(t *testing.T, binary string) {
+		nodes := servers(t, binary, mostNodes)
+		lock, err := open(t, nodes, "{name}").Lock(within(t, patience), lockName(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		theirs := openRedsync(t, nodes).(*redsyncPeer).redsync
+		options := []redsync.Option{redsync.WithExpiry(long), redsync.WithTries(2)}
+
+		err = theirs.NewMutex(lockName(t), append(options, redsync.WithRetryDelay(time.Millisecond))...).LockContext(t.Context())
+		if _, taken := errors.AsType[*redsync.ErrTaken](err); !taken || !strings.Contains(row, "then `ErrTaken`") {
+			t.Errorf("after the last try %v; the guide has %s", err, row)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err = theirs.NewMutex(lockName(t), append(options, redsync.WithRetryDelay(patience))...).LockContext(ctx)
+		if !errors.Is(err, redsync.ErrFailed) || !strings.Contains(row, "`ErrFailed` where ctx was done") {
+			t.Errorf("when ctx is done %v; the guide has %s", err, row)
+		}
+		if err := lock.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
