@@ -3,6 +3,7 @@ package interop
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -90,6 +91,33 @@ func TestRedsyncGivesUp(t *testing.T) {
 		}
 		if err := lock.Unlock(t.Context()); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// With WithSetNXOnExtend redsync extends a lock that was ours meanwhile, as docs/interop.md says.
+func TestRedsyncExtendsWhatWasOurs(t *testing.T) {
+	t.Parallel()
+	eachFlavor(t, func(t *testing.T, binary string) {
+		nodes := servers(t, binary, mostNodes)
+		ours := open(t, nodes, "{name}")
+		for takes, options := range map[bool][]redsync.Option{false: nil, true: {redsync.WithSetNXOnExtend()}} {
+			name := fmt.Sprint(lockName(t), takes)
+			theirs := openRedsync(t, nodes).(*redsyncPeer).redsync.NewMutex(name, append(options, redsync.WithExpiry(brief), redsync.WithTimeoutFactor(0.5))...)
+			await(t, "they hold the lock", func() bool { return theirs.TryLockContext(t.Context()) == nil })
+			lock, err := ours.Lock(within(t, patience), name) // when theirs has run out
+			if err != nil {
+				t.Fatal(err)
+			}
+			if extended, err := theirs.ExtendContext(t.Context()); extended {
+				t.Errorf("they have extended what is ours: %v", err)
+			}
+			if err := lock.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if extended, err := theirs.ExtendContext(t.Context()); extended != takes {
+				t.Errorf("with options %v they have extended what was ours: %v, %v", options, extended, err)
+			}
 		}
 	})
 }
