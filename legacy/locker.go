@@ -39,9 +39,9 @@ const (
 	// others count in whole seconds.
 	commandTimeout = 500 * time.Millisecond
 	connectTimeout = time.Second
-	// maxInFlight keeps the commands under way below the size of the connection's own queue, which
-	// would block without looking at ctx.
-	maxInFlight = redisconn.RingSize / 2
+	// maxInFlight keeps the commands under way, and a PING behind each, below the size of the
+	// connection's own queue, which would block without looking at ctx.
+	maxInFlight = redisconn.RingSize / 4
 )
 
 // What a Locker that is opened begins with; on a busy machine, tests have more.
@@ -194,15 +194,26 @@ func (l *Locker) do(ctx context.Context, until clock.Instant, args ...string) (d
 	}
 	select {
 	case l.inFlight <- struct{}{}:
-		defer func() { <-l.inFlight }()
 	case <-ctx.Done():
 		return driver.Reply{}, driver.NotSent(context.Cause(ctx))
 	}
+	over := func() { <-l.inFlight }
+	defer func() { over() }()
 	if l.closed.Load() {
 		return driver.Reply{}, redlatch.ErrClosed
 	}
 	reply, err := l.conn.Do(ctx, args...)
-	switch _, refused := errors.AsType[*driver.ServerError](err); {
+	_, refused := errors.AsType[*driver.ServerError](err)
+	if err != nil && !refused && ctx.Err() != nil && !errors.Is(err, driver.ErrNotSent) {
+		// It is in the connection's queue until the server has answered it, or the PING behind it.
+		over = func() {
+			go func() {
+				l.conn.Do(context.Background(), "PING")
+				<-l.inFlight
+			}()
+		}
+	}
+	switch {
 	case err == nil || refused:
 	case l.closed.Load(): // that is why the connection ended
 		err = fmt.Errorf("%w: %w", redlatch.ErrClosed, err)
