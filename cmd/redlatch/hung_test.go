@@ -45,7 +45,7 @@ var hungCommands = []struct {
 
 // BenchmarkOneHung runs each command with all servers up and with one of them stopped, and
 // reports how many times as long it takes then, by the medians of one run: a hung server
-// is to cost next to nothing.
+// is to cost next to nothing, or the node timeout where each server is asked or told of.
 func BenchmarkOneHung(b *testing.B) {
 	tool := filepath.Join(b.TempDir(), "redlatch")
 	if out, err := exec.Command("go", "build", "-o", tool, ".").CombinedOutput(); err != nil {
