@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -129,6 +130,37 @@ func TestCallersLeaveAHungServer(t *testing.T) {
 		}
 	}
 	t.Error("callers are blocked beyond their ctx, or none sends")
+}
+
+// A caller whose ctx ends while a connection is being made to a server that hangs does not wait for it.
+func TestCallerLeavesWhileConnecting(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	if err := server.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	var late atomic.Int32
+	for n := range 40 {
+		patience := time.Duration(n%20+1) * time.Millisecond / 4
+		var callers sync.WaitGroup
+		for range 8 { // which are in each other's way, so that the ctx of some ends between two steps
+			c := connect(t, server.URL())
+			callers.Go(func() {
+				ctx := within(t, patience)
+				start := time.Now()
+				if _, err := c.Do(ctx, "SET", "k", "v"); err == nil {
+					t.Error("a stopped server answered")
+				}
+				if time.Since(start) > patience+700*time.Millisecond {
+					late.Add(1)
+				}
+			})
+		}
+		callers.Wait()
+		if late.Load() >= 8 { // a busy machine may be late, but not so often
+			t.Fatalf("callers are blocked long after their ctx: %d of %d", late.Load(), 8*(n+1))
+		}
+	}
 }
 
 // Close does not wait for a connection that is being made to a server that hangs.

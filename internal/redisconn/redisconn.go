@@ -222,10 +222,10 @@ func (c *Conn) dial(ctx context.Context, o Options, address string, dialer *net.
 		}
 		address = found
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	during, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.life, cancel)()
-	conn, presented, err := dial(ctx, o.Network, address, dialer, config)
+	conn, presented, err := dial(during, o.Network, address, dialer, config)
 	if err != nil {
 		return nil, err
 	}
@@ -248,6 +248,7 @@ func (c *Conn) dial(ctx context.Context, o Options, address string, dialer *net.
 	if over {
 		w.Close()
 	}
+	w.giveUpAfter(ctx)
 	if c.sentinels != nil { // follow breaks what it finds in present; it may have looked before
 		if err := c.sentinels.replaced(address); err != nil {
 			w.Close()
@@ -306,6 +307,22 @@ type watched struct {
 	heard    func()
 	answered atomic.Bool
 	checker  checker
+}
+
+// silentFor is how long a connection that is being set up is left alone after the ctx of that has ended. Who waits
+// for it returns in that time, with the error of the ctx, unless rueidis keeps it.
+const silentFor = 20 * time.Millisecond
+
+// giveUpAfter ends a connection whose server has not answered at all when the ctx ends by which it is set up.
+// Otherwise rueidis may wait for an answer for a second more, and so does the caller.
+func (w *watched) giveUpAfter(ctx context.Context) {
+	context.AfterFunc(ctx, func() {
+		time.AfterFunc(silentFor, func() {
+			if !w.answered.Load() {
+				w.Close()
+			}
+		})
+	})
 }
 
 // hasMessages reports whether the connection is one for messages, without RESP3.
