@@ -221,6 +221,9 @@ func lookUp(ctx context.Context, config Config, name string) (Listed, error) {
 	return Listed{}, err
 }
 
+// lateAnswers is how long a listing whose ctx is done waits for what the nodes say of that.
+const lateAnswers = 20 * time.Millisecond
+
 // browse calls look for each node and puts together what the nodes have of one name, or of all where
 // name is nil. When a quorum has answered it waits a little for the others, or for longer where look
 // goes through all keys.
@@ -266,7 +269,7 @@ func browse(ctx context.Context, config Config, name *string, look func(context.
 		}()
 	}
 	start, heard := time.Now(), 0
-	var enough <-chan time.Time
+	done, enough := ctx.Done(), (<-chan time.Time)(nil)
 	for waiting := len(endpoints); waiting > 0; waiting-- {
 		select {
 		case r := <-results:
@@ -293,6 +296,9 @@ func browse(ctx context.Context, config Config, name *string, look func(context.
 				}
 				enough = time.After(rest)
 			}
+		case <-done: // those that have a connection end with ctx; one that is connecting may take a second more
+			waiting++
+			done, enough = nil, time.After(lateAnswers)
 		case <-enough:
 			waiting = 0
 		}

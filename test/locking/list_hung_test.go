@@ -36,3 +36,38 @@ func TestListOfANodeThatHangs(t *testing.T) {
 		})
 	}
 }
+
+// Nodes hang while they are being connected to. A ctx that ends then ends a listing, too.
+func TestListOfNodesThatHangAtConnecting(t *testing.T) {
+	t.Parallel()
+	servers := redistest.Nodes(t, 3)
+	for _, s := range servers {
+		if err := s.Pause(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config, cluster := locktest.Config(redistest.URLs(servers)...), locktest.Config(servers[0].URL()+"?cluster")
+	for what, list := range map[string]func(context.Context) error{
+		"List":                 func(ctx context.Context) error { _, _, err := redlatch.List(ctx, config, "*"); return err },
+		"Waiters":              func(ctx context.Context) error { _, err := redlatch.Waiters(ctx, config, "a"); return err },
+		"Waiters of a Cluster": func(ctx context.Context) error { _, err := redlatch.Waiters(ctx, cluster, "a"); return err },
+	} {
+		late := 0
+		for n := range 60 {
+			patience := time.Duration(n%20+1) * time.Millisecond / 4
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			start := time.Now()
+			err := list(ctx)
+			cancel()
+			if !errors.Is(err, redlatch.ErrNoQuorum) {
+				t.Fatal(err)
+			}
+			if time.Since(start) > patience+700*time.Millisecond {
+				late++
+			}
+			if late == 4 { // a busy machine may be late, but not so often
+				t.Fatalf("%s takes long after its ctx: %d of %d times", what, late, n+1)
+			}
+		}
+	}
+}
