@@ -3,6 +3,8 @@ package legacy
 import (
 	"context"
 	"errors"
+	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -291,4 +293,43 @@ func TestRefusedInALaterTry(t *testing.T) {
 			t.Errorf("asked %d times: %v", conn.asked, err)
 		}
 	})
+}
+
+// The ctx of a caller ends that connects to a server that hangs, and it is told the cause. Another caller, which
+// waits for the same connection, is not told that its own ctx has ended.
+func TestCtxOfAnotherCallerEnds(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	locker, err := Open(Config{URL: "redis://" + silent.Addr().String(), Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locker.Close()
+	cause := errors.New("the cause")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, cause)
+	defer cancel()
+	var callers sync.WaitGroup
+	callers.Go(func() {
+		if _, err := locker.TryLock(ctx, "a"); !errors.Is(err, cause) {
+			t.Errorf("the caller whose ctx ends has the error %v", err)
+		}
+	})
+	peer, err := silent.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	callers.Go(func() {
+		_, err := locker.TryLock(t.Context(), "b")
+		if !errors.Is(err, redlatch.ErrNoQuorum) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the caller whose ctx goes on has the error %v", err)
+		}
+	})
+	<-ctx.Done()
+	silent.Close() // so that it is refused where it comes later
+	callers.Wait()
 }

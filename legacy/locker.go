@@ -217,8 +217,14 @@ func (l *Locker) do(ctx context.Context, until clock.Instant, args ...string) (d
 	case err == nil || refused:
 	case l.closed.Load(): // that is why the connection ended
 		err = fmt.Errorf("%w: %w", redlatch.ErrClosed, err)
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		err = context.Cause(ctx)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		if end, _ := ctx.Deadline(); !time.Now().Before(end) {
+			<-ctx.Done() // whose timer is a little late
+		}
+		// Otherwise it may be the ctx of another caller, which was connecting for both.
+		if err = context.Cause(ctx); err == nil {
+			err = errNoAnswer
+		}
 	}
 	return reply, err
 }
