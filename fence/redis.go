@@ -46,7 +46,8 @@ type Redis struct {
 	// ahead of the clock is ErrInvalid. A holder is then refused if it lets half of Keep pass before its first access,
 	// or Keep between two accesses. A day is a good value where keys come and go. All who access a key must agree on
 	// it. The minimum is a minute. Defaults to 0: guards stay for ever, one small key for each key guarded, until
-	// [Redis.Forget].
+	// [Redis.Forget]. Where Keep was set before, a guard stays for ever from its first access without it, and expires,
+	// having forgotten, if there is none in time.
 	Keep time.Duration
 }
 

@@ -232,6 +232,11 @@ func TestRedisKeep(t *testing.T) {
 		if ttl := do(t, server, "PTTL", "redlatch:{b}:guard:b"); ttl != "-1" {
 			t.Errorf("PTTL %s, want none", ttl)
 		}
+		// From now on for ever, by the token that it was kept for a day with.
+		open(t, fence.Redis{Eval: eval}, "a", 33)
+		if ttl := do(t, server, "PTTL", guardKey); ttl != "-1" {
+			t.Errorf("PTTL %s after an access without Keep, want none", ttl)
+		}
 	})
 }
 

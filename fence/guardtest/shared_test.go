@@ -443,6 +443,15 @@ func TestRedisSharedKeep(t *testing.T) {
 				t.Errorf("%s has the PTTL %d, %v, want a day", key, ms, err)
 			}
 		}
+		// From now on for ever, by a token that it was kept for a day with.
+		if err := (fence.Redis{Eval: eval}).EnterShared(ctx, "a", now-3*hour); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"redlatch:{a}:guard:a", "redlatch:{a}:guard-shared:a"} {
+			if ttl := do(t, server, "PTTL", key); ttl != "-1" {
+				t.Errorf("%s has the PTTL %s after an access without Keep, want none", key, ttl)
+			}
+		}
 		// Without that, readers do not refuse each other, and writers go on.
 		if err := guard.EnterShared(ctx, "a", now-11*hour); err != nil {
 			t.Error(err)

@@ -28,6 +28,10 @@ if keep > 0 then
   redis.call('SET', guard, token, 'PX', ARGV[2])
 elseif seen ~= token then
   redis.call('SET', guard, token)
+else
+  -- Somebody may have made it with a time to live. A user without the right goes
+  -- on with that.
+  redis.pcall('PERSIST', guard)
 end
 
 local keys, args = {}, {}

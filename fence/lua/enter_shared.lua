@@ -40,6 +40,10 @@ if keep > 0 then
 elseif largest ~= seen then
   redis.call('SET', guard, largest)
   redis.call('SET', shared, largest .. ' ' .. writer)
+else
+  -- As in enter.lua.
+  redis.pcall('PERSIST', guard)
+  redis.pcall('PERSIST', shared)
 end
 
 local keys, args = {}, {}
