@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -83,6 +84,9 @@ func (s *store) remove(key, id string) <-chan vote.Answer {
 			native := s.native()
 			a := s.removeOnce(s.life, placeOf(s.prefix, key), id, doubtful)
 			s.refused(native, a.Err)
+			if errors.Is(a.Err, rpctypes.ErrNoSpace) { // until an operator has done something
+				s.pause(time.Second)
+			}
 			return a
 		},
 		Ended: func() { s.leases.Forget(id) },

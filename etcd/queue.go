@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -162,6 +163,9 @@ func (s *store) Leave(ctx context.Context, key, name string) {
 			s.releases.Free()
 			if err == nil || s.refused(native, err) {
 				return
+			}
+			if errors.Is(err, rpctypes.ErrNoSpace) { // until an operator has done something
+				s.pause(time.Second)
 			}
 		}
 	})

@@ -331,6 +331,48 @@ func TestGrantWithoutSpace(t *testing.T) {
 	}
 }
 
+// Servers without space refuse to note that an attempt, or a place in the wait queue, was given up: they are asked again
+// each second, and not as fast as they answer, for as long as they have none.
+func TestGivesUpWithoutSpace(t *testing.T) {
+	t.Parallel()
+	c := common(t)
+	for what, held := range map[string]bool{"an attempt": false, "a place": true} {
+		prefix := enginetest.Root(t) + "/" + what[:4]
+		w := newWire(t, c, prefix)
+		client := w.open(t)
+		if held {
+			enginetest.Lock(t, newWire(t, c, prefix).open(t), "name")
+			// It is then known not to be free, so that the next write asks for a place.
+			enginetest.Await(t, "it is found held", func() bool {
+				_, err := client.TryLock(t.Context(), "name")
+				return errors.Is(err, redlatch.ErrHeld)
+			})
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var refusals atomic.Int64
+		var full func(context.Context, commit) (*clientv3.TxnResponse, error)
+		full = func(context.Context, commit) (*clientv3.TxnResponse, error) {
+			w.spoil(full)
+			refusals.Add(1)
+			return nil, rpctypes.ErrNoSpace
+		}
+		w.spoil(func(context.Context, commit) (*clientv3.TxnResponse, error) {
+			w.spoil(full)
+			cancel()
+			return nil, errLost
+		})
+		if _, err := client.Lock(ctx, "name"); !errors.Is(err, context.Canceled) {
+			t.Fatalf("%s: %v", what, err)
+		}
+		enginetest.Await(t, what+" is given up", func() bool { return refusals.Load() > 0 })
+		time.Sleep(700 * time.Millisecond)
+		if n := refusals.Load(); n > 4 { // two for each time
+			t.Errorf("%s: %d refusals within 0.7 s", what, n)
+		}
+	}
+}
+
 // A place in the wait queue reaches the servers after its waiter has left: it is not taken, as nobody would leave it.
 func TestLatePlace(t *testing.T) {
 	t.Parallel()
