@@ -36,6 +36,9 @@ func (s *store) Acquire(ctx context.Context, r vote.Acquire) vote.Answer {
 		if w.doubtful && a.Verdict != vote.Unknown {
 			s.remove(r.Key, r.ID)
 		}
+		if w.made {
+			s.use(w.place)
+		}
 		return a
 	}
 }
@@ -46,8 +49,9 @@ type acquisition struct {
 	request vote.Acquire
 	place   place
 	// doubtful: a transaction was sent that got no answer. sure: what this server knows is no older
-	// than the step. transferred: the last transaction replaces the lease of the request's From.
-	doubtful, sure, transferred bool
+	// than the step. transferred: the last transaction replaces the lease of the request's From. made: the
+	// lock's node may have been made.
+	doubtful, sure, transferred, made bool
 }
 
 // try makes one try. again: something has changed meanwhile, or the connection was lost.
@@ -132,6 +136,7 @@ func (s *store) contents(ctx context.Context, slots ensemble.Slots, p place) (co
 
 // makePlace makes the lock's node, which the servers delete after it has been empty for a while.
 func (w *acquisition) makePlace(ctx context.Context) (a vote.Answer, again bool) {
+	w.made = true
 	if err := w.store.makePlace(ctx, w.place); err != nil {
 		return w.failed(err)
 	}
@@ -139,7 +144,7 @@ func (w *acquisition) makePlace(ctx context.Context) (a vote.Answer, again bool)
 }
 
 func (s *store) makePlace(ctx context.Context, p place) error {
-	_, err := do(ctx, s.session, s.asks, "", func() (string, error) {
+	_, err := do(ctx, s.session, s.asks, string(p), func() (string, error) {
 		return s.conn.CreateContainer(string(p), nil, zk.FlagContainer, s.acl)
 	})
 	switch {
@@ -149,6 +154,22 @@ func (s *store) makePlace(ctx context.Context, p place) error {
 		return s.otherRoot("not there any more")
 	}
 	return err
+}
+
+// use makes a node under a lock's and deletes it, in the background: servers never delete a lock's node that has been empty
+// since it was made.
+func (s *store) use(p place) {
+	child := string(p) + "/made"
+	s.run(func() {
+		for again := true; again && s.await(s.life) == nil; again = s.rest() {
+			_, err := do(s.life, s.session, s.releases, string(p), func() ([]zk.MultiResponse, error) {
+				return s.conn.Multi(&zk.CreateRequest{Path: child, Acl: s.acl}, &zk.DeleteRequest{Path: child, Version: -1})
+			})
+			if verdict := answer(err).Verdict; err == nil || errors.Is(err, zk.ErrNoNode) || verdict != vote.Unknown && verdict != vote.NotSent {
+				return
+			}
+		}
+	})
 }
 
 // otherRoot returns the error of a root that was deleted, or is that of another ensemble: servers do not say of

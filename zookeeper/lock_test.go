@@ -255,6 +255,42 @@ func TestNoPlaceIsLeft(t *testing.T) { // alone, because it looks at what the pr
 	asks(t, false, "zookeeper.(*store).Leave")
 }
 
+// A lock's node that an attempt or a waiter has made, and did not come to use, is used: servers never delete one that has
+// been empty since it was made.
+func TestUnusedPlace(t *testing.T) {
+	t.Parallel()
+	e := common(t)
+	root := enginetest.Root(t)
+	client := open(t, enginetest.Patient, zookeeper.Ensemble{Servers: e.Addrs(), Root: root})
+	const names = 60
+	for i := range names { // each gives up a little later, as long as it takes to lock a new name
+		start := time.Now()
+		enginetest.Unlock(t, enginetest.Lock(t, client, fmt.Sprint("used", i)))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Since(start)*time.Duration(i)/names)
+		client.TryLock(ctx, fmt.Sprint("name", i))
+		cancel()
+	}
+	conn := connect(t, e)
+	enginetest.Await(t, "all nodes were used", func() bool {
+		if _, err := conn.Sync(root); err != nil {
+			t.Fatal(err)
+		}
+		children, _, err := conn.Children(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, child := range children {
+			if !strings.HasPrefix(child, "lock:") {
+				continue
+			}
+			if there, node, err := conn.Exists(root + "/" + child); err != nil || there && node.Cversion == 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // A lease that nobody extends is taken over, whatever its session does, and not before it has been
 // seen at one version for its TTL.
 func TestTakeoverByVersion(t *testing.T) {

@@ -17,7 +17,11 @@ func (s *store) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 	p, w := placeOf(s.root, r.Key), r.Ticket.Waiter
 	position := vote.Position{Ticket: r.Ticket, Hears: true, Watched: true}
 	asked := false // for a place, or to give one up
+	made := false  // the lock's node may have been
 	fail := func(err error) vote.Position {
+		if made {
+			s.use(p)
+		}
 		if position.Answer = answer(err); !asked {
 			position.Answer = ensemble.NotAsked(position.Answer)
 		}
@@ -30,7 +34,7 @@ func (s *store) Enqueue(ctx context.Context, r vote.Enqueue) vote.Position {
 		}
 		c, err := s.contents(ctx, s.asks, p)
 		if errors.Is(err, zk.ErrNoNode) {
-			err = s.makePlace(ctx, p)
+			made, err = true, s.makePlace(ctx, p)
 		}
 		if err != nil {
 			return fail(err)
