@@ -197,27 +197,27 @@ func (l *Locker) do(ctx context.Context, until clock.Instant, args ...string) (d
 	case <-ctx.Done():
 		return driver.Reply{}, driver.NotSent(context.Cause(ctx))
 	}
-	over := func() { <-l.inFlight }
-	defer func() { over() }()
+	queued := false // in the connection's queue, until the server has answered
+	defer func() {
+		if !queued {
+			<-l.inFlight
+		}
+	}()
 	if l.closed.Load() {
 		return driver.Reply{}, redlatch.ErrClosed
 	}
 	reply, err := l.conn.Do(ctx, args...)
-	_, refused := errors.AsType[*driver.ServerError](err)
-	if err != nil && !refused && ctx.Err() != nil && !errors.Is(err, driver.ErrNotSent) {
-		// It is in the connection's queue until the server has answered it, or the PING behind it.
-		over = func() {
-			go func() {
-				l.conn.Do(context.Background(), "PING")
-				<-l.inFlight
-			}()
-		}
-	}
-	switch {
+	switch _, refused := errors.AsType[*driver.ServerError](err); {
 	case err == nil || refused:
 	case l.closed.Load(): // that is why the connection ended
 		err = fmt.Errorf("%w: %w", redlatch.ErrClosed, err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		if queued = !errors.Is(err, driver.ErrNotSent); queued {
+			go func() {
+				l.conn.Do(context.Background(), "PING") // the answer to which comes after it
+				<-l.inFlight
+			}()
+		}
 		if end, _ := ctx.Deadline(); !time.Now().Before(end) {
 			<-ctx.Done() // whose timer is a little late
 		}
