@@ -220,6 +220,9 @@ func (s *clusterNode) route(keys []string) (refusal string) {
 	slot := hashslot.Of(hashslot.Tag(keys[0]))
 	p, missing := partOf(slot), 0
 	for _, key := range keys {
+		if hashslot.Of(hashslot.Tag(key)) != slot {
+			return "CROSSSLOT Keys in request don't hash to the same slot"
+		}
 		if !s.node.server.Has(key) {
 			missing++
 		}
@@ -248,22 +251,25 @@ func (s *clusterNode) local(keys []string) (refusal string) {
 	return "ERR Script attempted to access a non local key in a cluster node"
 }
 
+// run executes a command, or refuses it.
+func (s *clusterNode) run(args []string, asking bool) (driver.Reply, error) {
+	s.asking = asking
+	defer func() { s.asking = false }()
+	if at := driver.FirstKey(args); at > 0 {
+		if refusal := s.route(keysOf(args, at)); refusal != "" {
+			return driver.Reply{}, &driver.ServerError{Text: refusal}
+		}
+	}
+	if args[0] == "CLUSTER" && args[1] == "SLOTS" {
+		return s.slots(), nil
+	}
+	return s.node.server.Exec(args)
+}
+
 // execute runs a request. The caller holds world.mu.
 func (s *clusterNode) execute(from *stream, r *request) {
-	w, reply, err, refusal := s.cluster.world, driver.Reply{}, error(nil), ""
-	s.asking = r.asking
-	if at := driver.FirstKey(r.args); at > 0 {
-		refusal = s.route(keysOf(r.args, at))
-	}
-	switch {
-	case refusal != "":
-		err = &driver.ServerError{Text: refusal}
-	case r.args[0] == "CLUSTER" && r.args[1] == "SLOTS":
-		reply = s.slots()
-	default:
-		reply, err = s.node.server.Exec(r.args)
-	}
-	s.asking = false
+	w := s.cluster.world
+	reply, err := s.run(r.args, r.asking)
 	if r.step != nil {
 		w.History.Add(s.node.Name, "%s: %s", from.conn.machine.Name, exchangeText{r.args, r.step, reply, err})
 	}
