@@ -127,3 +127,20 @@ func TestLateAnswerIsTold(t *testing.T) {
 		}
 	})
 }
+
+// Detach waits for the steps under way for as long as any step has: a release by somebody else must not overtake them.
+func TestDetachWaitsForTheStepsUnderWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := servers(t, 3)
+		lease := acquired(t, newEngine(t, nodes), "mine")
+		rest()
+		nodes[2].set(func(s *server) { s.there = stepTime / 2 })
+		if end, answers := lease.Extend(t.Context(), 10*time.Second); end != Extended {
+			t.Fatalf("%v: %v", end, answers)
+		}
+		if !lease.Detach() || nodes[2].executed("extend") != 1 {
+			t.Errorf("detached before the last node extended: it has executed %v", nodes[2].order())
+		}
+	})
+}

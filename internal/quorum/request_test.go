@@ -90,3 +90,30 @@ func TestEachStepIsForAllThatWasAskedFor(t *testing.T) {
 		})
 	}
 }
+
+// A node may keep the key for the longest TTL that it was asked for, so a release is tried for as long, also where the last
+// extension was by a shorter one.
+func TestReleaseIsTriedForTheLongestTTL(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := servers(t, 1)[0]
+		var tried time.Duration
+		told := func(step, _, _ string, _ *vote.Keys, _ bool, ttl time.Duration) {
+			if step == "release" {
+				tried = ttl
+			}
+		}
+		e := New([]Voter{asking{s, told}}, newBubbleClock(), stepTime)
+		defer e.Close()
+		lease, _ := e.Acquire(t.Context(), requestOf("mine"))
+		const longest = time.Minute
+		for _, ttl := range []time.Duration{longest, longest / 10} {
+			if end, answers := lease.Extend(t.Context(), ttl); end != Extended {
+				t.Fatalf("%v: %v", end, answers)
+			}
+		}
+		if lease.Release(); tried != longest {
+			t.Errorf("the release is tried for %v, want %v", tried, longest)
+		}
+	})
+}

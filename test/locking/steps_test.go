@@ -109,6 +109,20 @@ func stepsAfterAGrant(n readersNode, steps steps, also []string, shared bool) {
 		t.Errorf("a repeat is %v, under %d after %d", again.Verdict, again.Counter, a.Counter)
 	}
 	lasts("repeated", short, a.Counter)
+	// Where nothing says what the grant was under, a repeat is no vote. A reader's key says it itself.
+	want := vote.Refused
+	switch {
+	case with != nil:
+		want = vote.Held // by itself
+	case shared:
+		want = vote.Granted
+	}
+	locktest.Do(t, server, "DEL", node.CounterKey(n.key))
+	again := steps.Acquire(t.Context(), acquisition)
+	if again.Verdict != want || want == vote.Granted && again.Counter != a.Counter {
+		t.Errorf("a repeat where the counter is gone is %v, under %d after %d", again.Verdict, again.Counter, a.Counter)
+	}
+	locktest.Do(t, server, "SET", node.CounterKey(n.key), strconv.FormatUint(a.Counter, 10))
 
 	confirmation := vote.Confirm{Key: n.key, With: with, ID: "mine", Granted: a.Counter, Token: a.Counter + 1, Shared: shared}
 	n.is("confirmed", n.node.Confirm(t.Context(), confirmation).Verdict, vote.Granted)
