@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
@@ -52,7 +53,10 @@ func manyCallers(t *testing.T, s Stage) {
 						t.Error(err)
 						return
 					}
-					gate.Pass(lock, fmt.Sprint(i))
+					gate.Enter(lock, fmt.Sprint(i))
+					time.Sleep(time.Millisecond) // so that one who comes beside it is seen
+					gate.Leave(lock)
+					lock.Unlock(ctx)
 				}
 			})
 		}
