@@ -205,9 +205,10 @@ func TestCame(t *testing.T) {
 	as := Master{Server: source, Now: testNow, Answered: true}
 	flushed, promoted := as, as
 	flushed.Flushed, promoted.ReplicationID = true, text(6)
-	before, away := flushed, flushed
+	before, away, then := flushed, flushed, flushed
 	before.Flushes, before.Record = 2, &Record{Server: source, Since: testNow - 100, Flushes: 2}
 	away.Flushes, away.Record = 2, &Record{Server: source, Since: testNow - 100, Flushes: 1}
+	then.Flushes, then.Record = 2, &Record{Server: source, Since: testNow - 50, Flushes: 2}
 	other, silent := Master{Server: Server{Run: text(5)}, Now: testNow, Answered: true}, Master{}
 	for _, c := range []struct {
 		what           string
@@ -220,6 +221,7 @@ func TestCame(t *testing.T) {
 		{"flushed, and one before it is silent", []Master{silent, flushed}, false, true},
 		{"flushed, and one after it is silent", []Master{flushed, silent}, false, true},
 		{"flushed before the key was written", []Master{before}, true, false},
+		{"flushed in the second in which the key was written, before or after", []Master{then}, false, true},
 		{"flushed while its record was away", []Master{away}, false, true},
 		{"promoted, and another is silent", []Master{silent, promoted}, false, true},
 		{"gone", []Master{other}, false, true},

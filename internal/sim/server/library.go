@@ -84,6 +84,9 @@ func parseLuaNumber(s string) (float64, bool) {
 	return n, err == nil
 }
 
+// infinite writes what is infinite as C does.
+var infinite = strings.NewReplacer("+Inf", "inf", "Inf", "inf")
+
 // format is string.format.
 func format(l *lua.LState) int {
 	pattern := l.CheckString(1)
@@ -114,7 +117,8 @@ func format(l *lua.LState) int {
 		case 'c':
 			b.WriteByte(byte(l.CheckNumber(argument)))
 		case 'e', 'E', 'f', 'g', 'G':
-			fmt.Fprintf(&b, "%"+flags+string(verb), float64(l.CheckNumber(argument)))
+			text := fmt.Sprintf("%"+flags+string(verb), float64(l.CheckNumber(argument)))
+			b.WriteString(infinite.Replace(text))
 		case 'q':
 			quote(&b, l.CheckString(argument))
 		case 's':

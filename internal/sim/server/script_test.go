@@ -24,7 +24,7 @@ func TestScripts(t *testing.T) {
 		`redis.call('ZRANGE', 'z', '-inf', '(' .. 1764000000123, 'BYSCORE', 'LIMIT', 0, 64)`,
 		`tonumber('12')`, `tonumber(' 12 ')`, `tonumber('1e3')`, `tonumber('0x10')`, `tonumber('012')`, `tonumber('')`, `tonumber('x')`, `tonumber('1_0')`, `tonumber(false)`, `tonumber('99999999999999999999') > 1e19`, `tonumber('ff', 16)`,
 		`'10' + 5`, `'3' * '4'`, `10 / 4`, `'1764000000' * 1000000 + '123456'`, `7 % 3`, `-7 % 3`, `math.floor(1764000000123456 / 1000)`, `math.floor('9' / 2)`, `math.max(1, 2.5) * 2`,
-		`string.format('%.0f', 1764000000123456)`, `string.format('%016.0f', 123)`, `string.format('%d', 3.7)`, `string.format('%5d|%-5d|%05d', 1, 2, 3)`, `string.format('%s %q', 'a', 'b"c\n')`, `string.format('%x %g %5.2f %%', 255, 1e20, 1.005)`,
+		`string.format('%.0f', 1764000000123456)`, `string.format('%016.0f', 123)`, `string.format('%.0f %.0f', 1 / 0, -1 / 0)`, `string.format('%d', 3.7)`, `string.format('%5d|%-5d|%05d', 1, 2, 3)`, `string.format('%s %q', 'a', 'b"c\n')`, `string.format('%x %g %5.2f %%', 255, 1e20, 1.005)`,
 		`string.sub('abcdef', 2, -2)`, `string.sub('abcdef', -3)`, `string.sub('abc', -81, -42)`, `string.sub('abc', 1, -18)`, `string.byte('-')`, `string.byte('abc', 2)`,
 		`{string.match('who 12 from me', '^(%S+) (%d+) ?(.*)$')}`, `{string.match('who 12', '^(%S+) (%d+) ?(.*)$')}`, `string.match('who', '^(%S+) (%d+)')`, `string.match('p/1', '^[^/]*')`, `string.match('calls=3,usec\r\n', 'calls=([^,\r]*)')`,
 		`string.find('WRONGTYPE x', 'WRONGTYPE', 1, true)`, `{string.find('abc123', '%d+')}`, `string.find('123', '^%d+$')`, `string.find('12a', '^%d+$')`, `string.find('abc', 'd', 1, true)`, `string.gsub('a1b2', '%d', 'x')`,
