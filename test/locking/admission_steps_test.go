@@ -68,6 +68,17 @@ func TestEachVoteReadsTheAdmission(t *testing.T) {
 						t.Errorf("admitted as %q, it has written %v keys", admitted, n)
 					}
 				}
+				// The id was looked at long ago or, by a clock that was set back since, later than now.
+				at := slices.Index(vote, expected)
+				other := "votes run " + strings.Repeat("0", 40)
+				vote[at] = other
+				for _, stamp := range []string{never, " 9999999999999999"} {
+					locktest.Do(t, server, "SET", admission, other+stamp)
+					if reply := fmt.Sprint(locktest.Do(t, server, vote...)); reply != v.refused {
+						t.Errorf("admitted under another replication id, looked at%s: %s, not %q", stamp, reply, v.refused)
+					}
+				}
+				vote[at] = expected
 				locktest.Do(t, server, "SET", admission, expected+never)
 				if reply := fmt.Sprint(locktest.Do(t, server, vote...)); reply == v.refused {
 					t.Errorf("admitted: %s", reply)
