@@ -123,6 +123,13 @@ func TestReadersSteps(t *testing.T) {
 				n.Errorf("the writer's counter %d follows %d", next, a)
 			}
 		})
+		each("none is given the key back under a counter that is at its end", func(n readersNode) {
+			locktest.Do(n.T, n.server, "SET", tokenKey(n.key), strconv.FormatInt(script.MaxCounter, 10))
+			n.is("given back", n.repair("a", 1), vote.NotOurs)
+			if v := locktest.Value(n.T, n.server, n.key); v != "" {
+				n.Errorf("the key has %q", v)
+			}
+		})
 		each("a grant that is executed again after a writer confirms nothing", func(n readersNode) {
 			a := n.acquire("a", true, long)
 			n.is("confirmed", n.confirm("a", a, a), vote.Granted)
