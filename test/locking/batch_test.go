@@ -75,17 +75,18 @@ func TestManyCallersAtOnce(t *testing.T) {
 	}
 }
 
-// What goes together has an outcome for each: one name is of another type, one held,
+// What goes together has an outcome for each: one name is of another type, or its counter, one held,
 // one is locked twice, one not this user's, and the rest are free.
 func TestTogetherWithWhatIsRefused(t *testing.T) {
 	t.Parallel()
-	server := redistest.New(t, redistest.Options{Users: []string{"alice on >secret ~free* ~held ~list ~twice ~redlatch:* &* +@all"}})
+	server := redistest.New(t, redistest.Options{Users: []string{"alice on >secret ~free* ~held ~list ~twice ~uncounted ~redlatch:* &* +@all"}})
+	locktest.Do(t, server, "RPUSH", tokenKey("uncounted"), "x")
 	for _, forbidden := range []bool{false, true} {
 		client := locktest.OpenBatched(t, locktest.Config(server.URLAs("alice", "secret")))
 		locktest.Do(t, server, "DEL", "held", "list")
 		locktest.Do(t, server, "SET", "held", "theirs")
 		locktest.Do(t, server, "RPUSH", "list", "x")
-		names := []string{"list", "held", "twice", "twice"}
+		names := []string{"list", "held", "twice", "twice", "uncounted"}
 		for i := range 20 {
 			names = append(names, fmt.Sprint("free", i))
 		}
@@ -109,6 +110,7 @@ func TestTogetherWithWhatIsRefused(t *testing.T) {
 				}
 			case name == "held" && !errors.Is(errs[i], redlatch.ErrHeld),
 				name == "list" && (!errors.Is(errs[i], redlatch.ErrRefused) || !strings.Contains(errs[i].Error(), "WRONGTYPE")),
+				name == "uncounted" && (!errors.Is(errs[i], redlatch.ErrRefused) || !strings.Contains(errs[i].Error(), tokenKey(name)+" is of another type")),
 				name == "other" && (!errors.Is(errs[i], redlatch.ErrRefused) || !strings.Contains(errs[i].Error(), "NOPERM")),
 				strings.HasPrefix(name, "free") && errs[i] != nil:
 				t.Errorf("forbidden %t: %s: %v", forbidden, name, errs[i])
