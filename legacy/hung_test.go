@@ -3,6 +3,7 @@ package legacy
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/driver"
 	"github.com/redlatch/redlatch/internal/redisconn"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // hungConn is a connection to a server that answers nothing until resumed is closed. Its queue blocks when
@@ -39,6 +41,8 @@ func (c *hungConn) Do(ctx context.Context, args ...string) (driver.Reply, error)
 		return driver.Reply{}, ctx.Err()
 	}
 }
+
+func (c *hungConn) Connections() uint64 { return 1 }
 
 func (c *hungConn) has(command string) int {
 	c.mu.Lock()
@@ -82,4 +86,66 @@ func TestManyWithoutAnAnswer(t *testing.T) {
 			t.Errorf("after that: %v", err)
 		}
 	})
+}
+
+// A caller whose ctx ends while a hung server is being connected to leaves nothing behind that the next caller waits
+// for, which is the time of a whole connecting.
+func TestNextAfterConnecting(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	locker, err := Open(Config{URL: "redis://" + silent.Addr().String(), Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locker.Close()
+	for range 4 {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		start := time.Now()
+		if _, err := locker.TryLock(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		cancel()
+		if took := time.Since(start); took > driver.LongestUnanswered/2 {
+			t.Errorf("a caller with a ctx of 50ms waited for %v", took)
+		}
+	}
+}
+
+// Close waits for all that asks whether a hung server has answered.
+func TestCloseAfterNoAnswer(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	locker, err := Open(Config{URL: server.URL(), Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locker.Close()
+	if _, err := locker.TryLock(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() { locker.TryLock(ctx, "b") })
+	}
+	all.Wait()
+	if len(locker.inFlight) == 0 {
+		t.Error("nothing is asked")
+	}
+	for range 2 {
+		all.Go(func() {
+			if locker.Close(); len(locker.inFlight) > 0 {
+				t.Errorf("after Close %d commands are under way", len(locker.inFlight))
+			}
+		})
+	}
+	all.Wait()
 }

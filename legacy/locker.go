@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,6 +55,7 @@ type Locker struct {
 	conn     driver.Conn
 	closed   atomic.Bool
 	inFlight chan struct{}
+	drain    sync.Once
 }
 
 // Open returns a Locker. It sends nothing yet. The error wraps redlatch.ErrInvalid and names the
@@ -94,6 +96,14 @@ func Open(config Config) (*Locker, error) {
 func (l *Locker) Close() {
 	l.closed.Store(true)
 	l.conn.Close()
+	l.drain.Do(func() {
+		for range cap(l.inFlight) {
+			l.inFlight <- struct{}{}
+		}
+		for range cap(l.inFlight) { // who comes now learns that it is closed
+			<-l.inFlight
+		}
+	})
 }
 
 // Lock acquires the lock name, and waits until it holds it or ctx is done. It asks again some ten
@@ -212,7 +222,8 @@ func (l *Locker) do(ctx context.Context, until clock.Instant, args ...string) (d
 	case l.closed.Load(): // that is why the connection ended
 		err = fmt.Errorf("%w: %w", redlatch.ErrClosed, err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		if queued = !errors.Is(err, driver.ErrNotSent); queued {
+		// Connections is odd while one stands. Without it a PING would make the next, and others wait for that.
+		if queued = !errors.Is(err, driver.ErrNotSent) && l.conn.Connections()%2 == 1; queued {
 			go func() {
 				l.conn.Do(context.Background(), "PING") // the answer to which comes after it
 				<-l.inFlight
