@@ -240,6 +240,18 @@ func TestRedisKeep(t *testing.T) {
 	})
 }
 
+// TestRedisWithoutMemory pins that a server that is out of memory refuses what it is to store under a token that it knows:
+// it refuses no command of a script that has sent one that writes.
+func TestRedisWithoutMemory(t *testing.T) {
+	eachRedis(t, func(t *testing.T, server *redistest.Server, eval fence.Eval) {
+		a := open(t, fence.Redis{Eval: eval}, "a", 33)
+		do(t, server, "CONFIG", "SET", "maxmemory", "1")
+		if err := a.Set(t.Context(), "x", 0); err == nil || !strings.Contains(err.Error(), "OOM") {
+			t.Errorf("got %v, want that the server is out of memory", err)
+		}
+	})
+}
+
 // TestRedisServerErrors pins that a refusal by the server arrives with its text, and is no ErrStale.
 func TestRedisServerErrors(t *testing.T) {
 	eachRedis(t, func(t *testing.T, server *redistest.Server, eval fence.Eval) {

@@ -28,9 +28,9 @@ if keep > 0 then
   redis.call('SET', guard, token, 'PX', ARGV[2])
 elseif seen ~= token then
   redis.call('SET', guard, token)
-else
-  -- Somebody may have made it with a time to live. A user without the right goes
-  -- on with that.
+elseif redis.pcall('PTTL', guard) ~= -1 then
+  -- Somebody has made it with a time to live. A user without the right goes on
+  -- with that. A server that is out of memory refuses nothing after a PERSIST.
   redis.pcall('PERSIST', guard)
 end
 

@@ -40,7 +40,7 @@ if keep > 0 then
 elseif largest ~= seen then
   redis.call('SET', guard, largest)
   redis.call('SET', shared, largest .. ' ' .. writer)
-else
+elseif redis.pcall('PTTL', guard) ~= -1 then
   -- As in enter.lua.
   redis.pcall('PERSIST', guard)
   redis.pcall('PERSIST', shared)
