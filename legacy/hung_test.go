@@ -130,15 +130,14 @@ func TestCloseAfterNoAnswer(t *testing.T) {
 	if err := server.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
 	var all sync.WaitGroup
-	for range 20 {
-		all.Go(func() { locker.TryLock(ctx, "b") })
-	}
-	all.Wait()
-	if len(locker.inFlight) == 0 {
-		t.Error("nothing is asked")
+	for len(locker.inFlight) == 0 { // a busy machine may send nothing in time
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		for range 20 {
+			all.Go(func() { locker.TryLock(ctx, "b") })
+		}
+		all.Wait()
+		cancel()
 	}
 	for range 2 {
 		all.Go(func() {

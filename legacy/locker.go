@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -221,7 +222,7 @@ func (l *Locker) do(ctx context.Context, until clock.Instant, args ...string) (d
 	case err == nil || refused:
 	case l.closed.Load(): // that is why the connection ended
 		err = fmt.Errorf("%w: %w", redlatch.ErrClosed, err)
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, os.ErrDeadlineExceeded):
 		// Connections is odd while one stands. Without it a PING would make the next, and others wait for that.
 		if queued = !errors.Is(err, driver.ErrNotSent) && l.conn.Connections()%2 == 1; queued {
 			go func() {
