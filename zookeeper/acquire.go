@@ -165,7 +165,7 @@ func (s *store) use(p place) {
 			_, err := do(s.life, s.session, s.releases, string(p), func() ([]zk.MultiResponse, error) {
 				return s.conn.Multi(&zk.CreateRequest{Path: child, Acl: s.acl}, &zk.DeleteRequest{Path: child, Version: -1})
 			})
-			if verdict := answer(err).Verdict; err == nil || errors.Is(err, zk.ErrNoNode) || verdict != vote.Unknown && verdict != vote.NotSent {
+			if err == nil || errors.Is(err, zk.ErrNoNode) || refused(err) || err.Error() == errQuota {
 				return
 			}
 		}
