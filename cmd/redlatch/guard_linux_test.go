@@ -46,6 +46,64 @@ func TestDeadlineOfWhoSlept(t *testing.T) {
 	}
 }
 
+// A guard that was killed or stopped while it was killing COMMAND leaves the rest to the other one.
+func TestDeadlineOfTwoGuards(t *testing.T) {
+	if err := canWalk(); err != nil {
+		t.Skip(err)
+	}
+	shared, file, err := newShared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	bell, err := newAlarm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", "sleep 1000 & echo; wait")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	tree := &tree{root: cmd.Process.Pid, spares: func(int) (bool, bool) { return false, true }, group: func() int { return 0 }}
+	t.Cleanup(func() {
+		tree.clear(limit)
+		_ = cmd.Wait()
+	})
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	shared.extend(clock.System.Now().Add(-time.Second))
+	shared.expired.Store(true) // by the other
+	s := &sentinel{shared: shared, tree: tree, alarm: bell, look: make(chan struct{}, 1), gone: make(chan struct{})}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		s.watch(func([]int) {})
+	}()
+	defer func() {
+		shared.released.Store(true)
+		close(s.gone)
+		<-over
+	}()
+	s.look <- struct{}{}
+	for end := time.Now().Add(limit); ; time.Sleep(poll) {
+		pids, err := descendants(cmd.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(pids) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%v live on after %v", pids, limit)
+		}
+	}
+}
+
 // A kernel that does not list children leads to the same ones.
 func TestChildren(t *testing.T) {
 	if err := canWalk(); err != nil {

@@ -240,6 +240,7 @@ func (s *sentinel) wait(kind reportKind, parent int, ended chan<- struct{}) {
 // release them, all that COMMAND started is dead then, except for processes that watch
 // has called tell with.
 func (s *sentinel) watch(tell func(refused []int)) {
+	killed := false // by this guard: the other one may have been killed before it had killed all
 	for {
 		select {
 		case <-s.gone:
@@ -251,12 +252,13 @@ func (s *sentinel) watch(tell func(refused []int)) {
 		case <-s.alarm.rings:
 		}
 		switch left, set := s.shared.left(); {
-		case s.shared.released.Load(), s.shared.expired.Load(), !set:
+		case s.shared.released.Load(), killed, !set:
 		case left > 0: // the deadline has moved meanwhile
 			s.alarm.set(clock.Boot() + left)
 		default:
 			s.shared.expired.Store(true)
 			s.kill(tell)
+			killed = true
 		}
 	}
 }

@@ -22,7 +22,7 @@ type shared struct {
 	deadline atomic.Int64
 	// released: the guards must not kill COMMAND any more.
 	released atomic.Bool
-	// expired: the guards have killed COMMAND because the deadline has passed.
+	// expired: a guard kills COMMAND, or has killed it, because the deadline has passed.
 	expired atomic.Bool
 
 	// parent is COMMAND's parent process, and command COMMAND itself, once
