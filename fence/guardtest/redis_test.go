@@ -237,6 +237,14 @@ func TestRedisKeep(t *testing.T) {
 		if ttl := do(t, server, "PTTL", guardKey); ttl != "-1" {
 			t.Errorf("PTTL %s after an access without Keep, want none", ttl)
 		}
+		// A user who may not do that is let in all the same, and readers are.
+		do(t, server, "ACL", "SETUSER", "default", "-persist")
+		open(t, fence.Redis{Eval: eval}, "a", 33)
+		for range 2 {
+			if err := (fence.Redis{Eval: eval}).EnterShared(ctx, "c", 33); err != nil {
+				t.Error(err)
+			}
+		}
 	})
 }
 
@@ -276,6 +284,7 @@ func TestRedisServerErrors(t *testing.T) {
 			"holds no token 17":  guard.Enter(ctx, "d", 33),
 			"holds no token 007": guard.Enter(ctx, "e", 33),
 			"holds no token 0":   guard.EnterShared(ctx, "e", 33),
+			"holds no token 99":  guard.EnterShared(ctx, "d", 33),
 			"MINE":               runErr,
 			"compiling":          syntaxErr,
 		} {
