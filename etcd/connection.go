@@ -122,7 +122,7 @@ func whyNot(ctx context.Context, conn *grpc.ClientConn) string {
 func reason(err error) string {
 	text := status.Convert(err).Message()
 	if status.Code(err) == codes.Unavailable && !strings.Contains(text, "dial tcp") && !strings.Contains(text, "certificate") {
-		text = "what is connected has not answered as a member of etcd does (" + text + "): look at Cluster.Endpoints, and whether these want TLS (redlatch.Config.TLS, or etcds:// in a URL)"
+		text = "what is connected has not answered as a member of etcd does (" + text + "): see whether it hangs, look at Cluster.Endpoints, and whether these want TLS (redlatch.Config.TLS, or etcds:// in a URL)"
 	}
 	return text
 }

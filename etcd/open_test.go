@@ -102,7 +102,7 @@ func TestPrefixOfOthers(t *testing.T) {
 	}
 }
 
-// The error of a client whose endpoints are of another kind, or speak TLS where it does not or the reverse, says what to
+// The error of a client whose endpoints hang, are of another kind, or speak TLS where it does not or the reverse, says what to
 // look at, with a user too, and so does Examine.
 func TestEndpointsOfAnotherKind(t *testing.T) {
 	t.Parallel()
@@ -112,10 +112,17 @@ func TestEndpointsOfAnotherKind(t *testing.T) {
 	t.Cleanup(web.Close)
 	secure := enginetest.Config
 	secure.TLS = new(tls.Config)
+	hung, err := net.Listen("tcp", "127.0.0.1:0") // its connections are made by the kernel
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { hung.Close() })
 	for name, tt := range map[string]struct {
 		addr   string
 		config redlatch.Config
 	}{
+		"a hung server":           {hung.Addr().String(), enginetest.Config},
+		"a hung server, by TLS":   {hung.Addr().String(), secure},
 		"Redis":                   {redis, enginetest.Config},
 		"Redis, by TLS":           {redis, secure},
 		"TLS, without it":         {web.Listener.Addr().String(), enginetest.Config},
@@ -127,7 +134,7 @@ func TestEndpointsOfAnotherKind(t *testing.T) {
 			says := func(what string, err error) {
 				t.Helper()
 				text := fmt.Sprint(err)
-				if !errors.Is(err, redlatch.ErrNoQuorum) || !strings.Contains(text, "has not answered as a member of etcd does") || !strings.Contains(text, "Cluster.Endpoints") || !strings.Contains(text, "redlatch.Config.TLS") {
+				if !errors.Is(err, redlatch.ErrNoQuorum) || !strings.Contains(text, "has not answered as a member of etcd does") || !strings.Contains(text, "hangs") || !strings.Contains(text, "Cluster.Endpoints") || !strings.Contains(text, "redlatch.Config.TLS") {
 					t.Errorf("%s: %v", what, err)
 				}
 			}

@@ -90,7 +90,7 @@ func TestForeignServer(t *testing.T) { // alone, because it counts what the proc
 	}
 }
 
-// The error of a client whose servers are of another kind, or speak TLS where it does not or the reverse, says what to look
+// The error of a client whose servers hang, are of another kind, or speak TLS where it does not or the reverse, says what to look
 // at, and so does Examine.
 func TestServersOfAnotherKind(t *testing.T) {
 	t.Parallel()
@@ -98,11 +98,18 @@ func TestServersOfAnotherKind(t *testing.T) {
 	secure := enginetest.Config
 	secure.TLS = new(tls.Config)
 	text, _ := answering(t, "HTTP/1.1 400 Bad Request\r\n\r\n")
+	hung, err := net.Listen("tcp", "127.0.0.1:0") // its connections are made by the kernel
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { hung.Close() })
 	for name, tt := range map[string]struct {
 		addr   string
 		config redlatch.Config
 		want   string
 	}{
+		"a hung server":                {hung.Addr().String(), enginetest.Config, "TLS (zks://"},
+		"a hung server, by TLS":        {hung.Addr().String(), secure, "redlatch.Config.TLS"},
 		"Redis":                        {redis, enginetest.Config, "TLS (zks://"},
 		"Redis, by TLS":                {redis, secure, "redlatch.Config.TLS"},
 		"a text, by TLS":               {text, secure, "redlatch.Config.TLS"},
@@ -113,7 +120,7 @@ func TestServersOfAnotherKind(t *testing.T) {
 			ensemble := zookeeper.Ensemble{Servers: []string{tt.addr}}
 			want := tt.addr + " is connected and has not answered"
 			_, err := open(t, tt.config, ensemble).TryLock(t.Context(), "name")
-			if !errors.Is(err, redlatch.ErrNoQuorum) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "Ensemble.Servers") || !strings.Contains(err.Error(), tt.want) {
+			if !errors.Is(err, redlatch.ErrNoQuorum) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "hangs") || !strings.Contains(err.Error(), "Ensemble.Servers") || !strings.Contains(err.Error(), tt.want) {
 				t.Error(err)
 			}
 			if report := examine(t, tt.config, ensemble); !enginetest.Says(report, true, "", want) {

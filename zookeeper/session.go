@@ -243,9 +243,9 @@ func (s *session) notConnected() error {
 	defer s.mu.Unlock()
 	switch {
 	case s.prepared && s.link.sessionTimeout() == 0:
-		return fmt.Errorf("%w: %v is connected and does not take this client: it has no majority, or less than the client has seen; if Ensemble.Servers were restored from a backup, open the client anew, else look whether they are of one ensemble", errNotConnected, s.link.RemoteAddr())
+		return fmt.Errorf("%w: %v is connected and does not take this client: it hangs, has no majority, or less than the client has seen; if Ensemble.Servers were restored from a backup, open the client anew, else look whether they are of one ensemble", errNotConnected, s.link.RemoteAddr())
 	case s.link != nil && s.link.sessionTimeout() == 0:
-		return fmt.Errorf("%w: %v is connected and has not answered as a server of ZooKeeper with a majority does: look at Ensemble.Servers, and whether these want TLS (zks:// in a URL)", errNotConnected, s.link.RemoteAddr())
+		return fmt.Errorf("%w: %v is connected and has not answered as a server of ZooKeeper with a majority does: see whether it hangs, look at Ensemble.Servers, and whether these want TLS (zks:// in a URL)", errNotConnected, s.link.RemoteAddr())
 	case s.undialled != nil:
 		return fmt.Errorf("%w: %v", errNotConnected, s.undialled) // it may be a context's error
 	}

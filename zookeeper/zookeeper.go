@@ -168,5 +168,5 @@ func explainTLS(address string, err error) error {
 	if err == nil || isCertificate || isOp && (op.Op == "dial" || op.Op == "remote error") {
 		return err
 	}
-	return fmt.Errorf("%s is connected and has not answered as a TLS server does (%w): look at Ensemble.Servers, and leave redlatch.Config.TLS out if these have no TLS (zk:// in a URL)", address, err)
+	return fmt.Errorf("%s is connected and has not answered as a TLS server does (%w): see whether it hangs, look at Ensemble.Servers, and leave redlatch.Config.TLS out if these have no TLS (zk:// in a URL)", address, err)
 }
