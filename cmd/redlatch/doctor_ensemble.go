@@ -43,7 +43,7 @@ func (d *doctorCmd) runEnsemble() error {
 		if p.Unusable {
 			bad = danger
 		}
-		f.add(bad, p.Member, p.Text, p.Remedy)
+		f.add(bad, p.Member, inFlags(p.Text), inFlags(p.Remedy))
 	}
 	f.worstFirst()
 	write := writeEnsemble
@@ -108,11 +108,7 @@ func writeEnsembleJSON(w io.Writer, report doctor.Ensemble, found findings) erro
 		Exit     int           `json:"exit"`
 	}{[]memberJSON{}, report.Quorum, findingsJSON(found), exitCode(found)}
 	for _, m := range report.Members {
-		one := memberJSON{Server: m.Address, Version: m.Version, Role: m.Role}
-		if m.Err != nil {
-			one.Error = m.Err.Error()
-		}
-		answer.Servers = append(answer.Servers, one)
+		answer.Servers = append(answer.Servers, memberJSON{Server: m.Address, Version: m.Version, Role: m.Role, Error: words(m.Err)})
 	}
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")

@@ -29,3 +29,19 @@ func TestFailureOfALook(t *testing.T) {
 		}
 	}
 }
+
+// What servers of etcd and ZooKeeper refuse is told without the library's settings.
+func TestRefusalsInFlags(t *testing.T) {
+	for text, want := range map[string]string{
+		"grant a role of Cluster.User readwrite on Cluster.Prefix and all that begins with it":                         "grant a role of the user of --nodes readwrite on the path of --nodes and all that begins with it",
+		"user name is empty: give Cluster.User and Password, or a client that has a user":                              "user name is empty: name a user in --nodes",
+		"give the Ensemble.User and Password for whom the nodes were made, or use another Root":                        "name in --nodes the user, with the password, for whom the nodes were made, or use another path",
+		"the quota of Ensemble.Root, or of a node above it, is used up: raise it by setquota, or use another Root":     "the quota of the path of --nodes, or of a node above it, is used up: raise it by setquota, or use another path",
+		"look at Ensemble.Servers, and whether these want TLS (zks:// in a URL)":                                       "look at --nodes, and whether these want TLS (zks:// in a URL)",
+		"look at Cluster.Endpoints, and whether these want TLS (redlatch.Config.TLS, or etcds:// in a URL): and so on": "look at --nodes, and whether these want TLS (etcds://): and so on",
+	} {
+		if got := inFlags(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
