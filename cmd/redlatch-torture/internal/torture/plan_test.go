@@ -4,7 +4,9 @@ package torture
 
 import (
 	"math/rand/v2"
+	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -169,6 +171,19 @@ func TestOptions(t *testing.T) {
 	for _, k := range o.kinds() {
 		if traits[k].server {
 			t.Errorf("%s is done to nodes that are not ours", k)
+		}
+	}
+}
+
+// The page of a report draws each kind of fault: it has a colour and a name.
+func TestPageKnowsEachKind(t *testing.T) {
+	script, err := os.ReadFile("report/page/page.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k := range traits {
+		if !regexp.MustCompile(`[\t "]` + string(k) + `"?: \["#`).Match(script) {
+			t.Errorf("%s is not in page.js", k)
 		}
 	}
 }

@@ -14,6 +14,7 @@
 		minority: ["#d1495b", "cut off with one Sentinel and half of the workers"], "sentinel-kill": ["#64707d", "killed"],
 		"sentinel-hang": ["#7a4fb5", "hung"], takeover: ["#8b0f2e", "a replica promoted by itself"], move: ["#3b7dd8", "a slot moved"],
 		fix: ["#8c4a60", "killed, its slots given away"],
+		"follower-kill": ["#64707d", "killed"], "follower-hang": ["#7a4fb5", "hung"], restart: ["#8b0f2e", "all killed"],
 		stop: ["#7a4fb5", "stopped"], crash: ["#64707d", "killed"], starve: ["#e0a33a", "starved of CPU"],
 		stranger: ["#777777", "a client with other settings came"], neighbour: ["#777777", "a worker of another deployment came"],
 	};
