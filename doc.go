@@ -148,7 +148,7 @@
 //	+zadd +zrem +zrange +zrank +zscore +publish +subscribe
 //	+client|tracking +client|caching +client|id +client|kill
 //
-// Only a client of one node needs the last two. Beside these, Config.Replicas needs +wait, or
+// Only a client of one node needs the last two. Beside these, Config.Replicas needs +wait, and
 // +waitaof for Fsync; a URL with a database number needs +select; a Cluster needs +cluster,
 // +asking, +spublish and +ssubscribe, and neither +publish nor +subscribe; Waiters, Readers and
 // Permits need +getrange; List needs +scan and +getrange; package oneshot with CommandsWatch needs

@@ -249,7 +249,7 @@ func TestExamineFindsMissingPermissions(t *testing.T) {
 			t.Errorf("with Replicas %q is missing, refused %v", node.Missing, node.Refusal)
 		}
 		without.Replicas.Fsync = true
-		if node := locktest.Examine(t, without, "job/1")[0]; !slices.Equal(node.Missing, []string{"+waitaof"}) && node.Refusal == nil {
+		if node := locktest.Examine(t, without, "job/1")[0]; !slices.Equal(node.Missing, []string{"+wait", "+waitaof"}) && node.Refusal == nil {
 			t.Errorf("with Fsync %q is missing, refused %v", node.Missing, node.Refusal)
 		}
 		for i, rule := range needed {

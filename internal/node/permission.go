@@ -191,7 +191,11 @@ func (n *Node) harmless(lockKeys []string) []try {
 			tries = append(tries, try{"", command})
 		}
 	}
-	if r := n.options.Replicas; r.Want > 0 || r.Fsync {
+	r := n.options.Replicas
+	if r.Want > 0 {
+		tries = append(tries, try{"", wait(0, 0)})
+	}
+	if r.Fsync {
 		tries = append(tries, try{"", r.command(0, 0)})
 	}
 	for _, name := range append(script.Commands(), "EVAL", "EVALSHA", "PING") {

@@ -94,10 +94,24 @@ func TestEachGrantIsAcknowledged(t *testing.T) {
 type synced struct {
 	driver.Conn
 	answer []driver.Reply
+	wait   error
+	sent   []string
 }
 
-func (s *synced) Batch(context.Context, ...[]string) ([]driver.Reply, []error) {
-	return []driver.Reply{{Text: "a r"}, {Kind: driver.Array, Array: s.answer}}, make([]error, 2)
+func (s *synced) Batch(_ context.Context, commands ...[]string) ([]driver.Reply, []error) {
+	replies, errs := make([]driver.Reply, len(commands)), make([]error, len(commands))
+	for i, c := range commands {
+		s.sent = append(s.sent, c[0])
+		switch c[0] {
+		case "EVAL":
+			replies[i].Text = "a r"
+		case "WAIT":
+			errs[i] = s.wait
+		case "WAITAOF":
+			replies[i] = driver.Reply{Kind: driver.Array, Array: s.answer}
+		}
+	}
+	return replies, errs
 }
 
 // With Fsync a vote counts when it is on the node's own disk, and on those of enough replicas.
@@ -116,6 +130,20 @@ func TestFsyncOfNodeAndReplicas(t *testing.T) {
 	}
 	if _, err := newReplicas(Replicas{Conn: new(synced), Fsync: true}, "barrier", "1").ask(t.Context()); err == nil {
 		t.Error("an answer without numbers counts")
+	}
+}
+
+// Replicas are asked whether a vote is on their disks when they have it, also by a user who may not ask them for that.
+func TestFsyncIsAskedForWhenReplicasHaveTheVote(t *testing.T) {
+	t.Parallel()
+	for want, sent := range map[int]string{0: "EVAL WAITAOF", 2: "EVAL WAIT WAITAOF"} {
+		for _, err := range []error{nil, errors.New("NOPERM")} {
+			conn := &synced{answer: []driver.Reply{{Kind: driver.Int, Int: 1}, {Kind: driver.Int, Int: 2}}, wait: err}
+			_, failure := newReplicas(Replicas{Conn: conn, Want: want, Fsync: true, Limit: time.Second}, "barrier", "1").ask(t.Context())
+			if got := strings.Join(conn.sent, " "); got != sent || failure != nil {
+				t.Errorf("%d replicas: sent %s, want %s: %v", want, got, sent, failure)
+			}
+		}
 	}
 }
 

@@ -392,6 +392,15 @@ func TestFsync(t *testing.T) {
 			lock, err = client.TryLock(t.Context(), "x")
 			return err == nil
 		})
+		// Nothing else is written here, after which the replica would be asked again.
+		locktest.Soon(t, "five locks in turn", time.Second, func(n int) time.Duration {
+			start := time.Now()
+			for i := range 5 {
+				name := fmt.Sprint(n, i)
+				locktest.Await(t, name, func() bool { return locktest.ErrorOf(client.TryLock(t.Context(), name)) == nil })
+			}
+			return time.Since(start)
+		})
 		r.replica.Kill()
 		if err := r.replica.Restart(t.Context()); err != nil {
 			t.Fatal(err)
