@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redlatch/redlatch"
 )
@@ -46,10 +47,14 @@ func (s *Turnstile) Leave(lock *redlatch.Lock) {
 	}
 }
 
-// Pass takes a lock in and out again, and reports whether it was still held when
+// moment is how long Pass holds a lock, so that one who comes beside it is seen.
+const moment = time.Millisecond
+
+// Pass takes a lock in and, after a moment, out again, and reports whether it was still held when
 // it was unlocked.
 func (s *Turnstile) Pass(lock *redlatch.Lock, who string) bool {
 	s.Enter(lock, who)
+	time.Sleep(moment)
 	held := lock.Err() == nil
 	s.Leave(lock)
 	return lock.Unlock(context.Background()) == nil && held
@@ -102,12 +107,14 @@ func (s *Turnstiles) Enter(lock *redlatch.Lock, who string) {
 	}
 }
 
-// Pass is Turnstile.Pass at each name of the lock, with what is to be done while it is held.
+// Pass is Turnstile.Pass at each name of the lock, with what is to be done while it is held; nil for
+// nothing but to hold it for a moment.
 func (s *Turnstiles) Pass(lock *redlatch.Lock, who string, held func()) {
 	s.Enter(lock, who)
-	if held != nil {
-		held()
+	if held == nil {
+		held = func() { time.Sleep(moment) }
 	}
+	held()
 	for _, one := range s.at(lock) {
 		one.Leave(lock)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
@@ -53,10 +52,7 @@ func manyCallers(t *testing.T, s Stage) {
 						t.Error(err)
 						return
 					}
-					gate.Enter(lock, fmt.Sprint(i))
-					time.Sleep(time.Millisecond) // so that one who comes beside it is seen
-					gate.Leave(lock)
-					lock.Unlock(ctx)
+					gate.Pass(lock, fmt.Sprint(i))
 				}
 			})
 		}
