@@ -266,22 +266,6 @@ func (s *clusterNode) run(args []string, asking bool) (driver.Reply, error) {
 	return s.node.server.Exec(args)
 }
 
-// execute runs a request. The caller holds world.mu.
-func (s *clusterNode) execute(from *stream, r *request) {
-	w := s.cluster.world
-	reply, err := s.run(r.args, r.asking)
-	if r.step != nil {
-		w.History.Add(s.node.Name, "%s: %s", from.conn.machine.Name, exchangeText{r.args, r.step, reply, err})
-	}
-	if !r.over {
-		r.reply, r.err = reply, err
-	}
-	from.answer(r)
-	if r.step != nil && r.args[2] != "0" {
-		w.Judge.Look(r.args[3])
-	}
-}
-
 // keysOf returns the keys of a command whose first key is at that place.
 func keysOf(args []string, at int) []string {
 	if at != 3 { // no script

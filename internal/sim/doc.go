@@ -67,6 +67,13 @@
 //   - A replica takes over by an election, of which those who elect it know at once.
 //   - No operator vouches for anything.
 //
+// Some of what a Cluster does is not simulated there, and some of what is judged elsewhere is not there:
+//
+//   - Nobody hears a message: the connection subscribes to nothing, and the servers have no SPUBLISH. Who waits
+//     tries again by the clock.
+//   - No server refuses a command for being cut off from the others.
+//   - That a lock is lost is not compared with what the servers have, nor how long somebody waits with what is free.
+//
 // # Replay
 //
 // A seed leads to the same history each time, to the nanosecond. All that is drawn is drawn from it, in a

@@ -458,7 +458,7 @@ func (n *Node) checkKept(r *request, step []string, before holders, reply driver
 	if before.value == "" || before.readers != nil || after.value == "" || after.value == before.value || step[0] == script.Admit || len(step) > 8 && step[0] == script.Acquire && step[8] == before.value {
 		return
 	}
-	if r.args[1] == script.Mark.Text && len(before.value) < len(" 0000000000000000") { // it was no admission
+	if r.args[1] == script.Shard.Text || r.args[1] == script.Mark.Text && (n.member != nil || len(before.value) < len(" 0000000000000000")) { // it was no admission, or not to be believed
 		return
 	}
 	n.world.Judge.Condemn("a key is not taken away: on %s, %s of %v replaced %v", n.Name, step[0], after, before)

@@ -207,10 +207,6 @@ func (n *Node) receive(s *stream, r *request) {
 func (n *Node) execute(s *stream, r *request) {
 	w := n.world
 	n.save()
-	if n.member != nil {
-		n.member.execute(s, r)
-		return
-	}
 	if r.sub != nil {
 		n.subscribe(s, r)
 	}
@@ -231,7 +227,7 @@ func (n *Node) execute(s *stream, r *request) {
 	default:
 		one := n.forSlot(r)
 		before := n.holders(one, step)
-		reply, err = n.server.Exec(r.args)
+		reply, err = n.run(r)
 		if step != nil {
 			n.checkKept(one, step, before, reply, err)
 			w.executed(n, s, one, step, reply, err)
@@ -265,6 +261,14 @@ func (n *Node) execute(s *stream, r *request) {
 			n.onFuse()
 		}
 	}
+}
+
+// run executes a request's command, unless a server of a Cluster refuses it. The caller holds world.mu.
+func (n *Node) run(r *request) (driver.Reply, error) {
+	if n.member != nil {
+		return n.member.run(r.args, r.asking)
+	}
+	return n.server.Exec(r.args)
 }
 
 // save keeps what a crash or a promotion would go back to: the keys as they

@@ -94,13 +94,13 @@ func (n *Node) executeSlot(s *stream, r *request) (driver.Reply, error) {
 		befores[slot] = n.holdersOf(key)
 	}
 	said, _ := n.server.Value(sideKey("next", r.args[3]))
-	reply, err := n.server.Exec(r.args)
+	reply, err := n.run(r)
 	n.world.History.Add(n.Name, "%s: %s", s.conn.machine.Name, exchangeText{r.args, r.step, reply, err})
 	if err != nil || !granted(reply) {
 		return reply, err
 	}
 	if n.rng.IntN(8) == 0 {
-		again, err := n.server.Exec(r.args)
+		again, err := n.run(r)
 		if err != nil || !granted(again) || again.Array[0].Int != reply.Array[0].Int || again.Array[1].Int != reply.Array[1].Int {
 			n.world.Judge.Condemn("a repeat is granted the same: on %s, %s is granted %v, and then %v", n.Name, r.step[1], reply, again)
 		}
@@ -109,7 +109,7 @@ func (n *Node) executeSlot(s *stream, r *request) (driver.Reply, error) {
 	slot := int(reply.Array[1].Int)
 	for _, other := range n.world.nodes {
 		for i, key := range slotKeys(name, maxSlots) {
-			if i != slot && other.has(key, r.step[1]) {
+			if i != slot && other.has(key, r.step[1]) && n.member == nil { // in a Cluster, another may be the slot's former master
 				n.world.Judge.Condemn("an attempt has one slot: on %s, %s is granted slot %d, and has %d on %s", n.Name, r.step[1], slot, i, other.Name)
 			}
 		}

@@ -69,7 +69,7 @@ func (n *Node) executeApart(s *stream, r *request) (driver.Reply, error) {
 		ones[i].sent = r.sent
 		befores[i] = n.holders(ones[i], ones[i].step)
 	}
-	reply, err := n.server.Exec(r.args)
+	reply, err := n.run(r)
 	for i, one := range ones {
 		if err == nil && i < len(reply.Text) && reply.Text[i] == '1' {
 			n.checkKept(one, one.step, befores[i], driver.Reply{Kind: driver.Int, Int: 1}, nil)

@@ -56,7 +56,7 @@ func (n *Node) executeTogether(s *stream, r *request) (driver.Reply, error) {
 		befores[i] = n.holders(ones[i], ones[i].step)
 	}
 	id := ones[0].step[1]
-	reply, err := n.server.Exec(r.args)
+	reply, err := n.run(r)
 	yes := granted(reply)
 	all := !slices.ContainsFunc(befores, func(before holders) bool { return !before.has(id) })
 	if ones[0].step[0] == release && err == nil && yes != all {

@@ -31,8 +31,11 @@ const (
 )
 
 // follow takes in that a step has been run on n, where before were the holders of name,
-// and after are. The caller holds world.mu.
+// and after are. A Cluster's servers are no quorum. The caller holds world.mu.
 func (n *Node) follow(name string, step []string, before, after holders) {
+	if n.member != nil {
+		return
+	}
 	w := n.world
 	if id := step[1]; after.has(id) {
 		t := w.traces[id]
