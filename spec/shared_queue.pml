@@ -38,7 +38,7 @@ bit asked;             /* the step has the arbiter wake up who is next; back at 
 
 bit one_writer = 1;    /* a reader waits for one writer at most */
 bit phase_fair = 1;    /* a reader passes a writer at most once for each writer ahead of that one */
-bit not_idle = 1;      /* while somebody waits, somebody has the key or was woken up */
+bit not_idle = 1;      /* while somebody waits, somebody has the key, or waits and was woken up */
 
 /* What is broken, which is to be seen: no readers hold together. Asserted by PROPERTY=alone. */
 bit alone = 1;
@@ -131,7 +131,7 @@ inline settle() {
 	:: else
 	fi;
 	asked = 0;
-	not_idle = (holder != NOBODY || woken != NOBODY || (WRITERS_WAIT == 0 && (0 READER(WAITS_AT_ALL)) == 0));
+	not_idle = (holder != NOBODY || woken > ALL_READERS || (woken == ALL_READERS && READERS_FIRST) || (WRITERS_WAIT == 0 && (0 READER(WAITS_AT_ALL)) == 0));
 	claim()
 }
 

@@ -55,6 +55,7 @@ func TestHolding(t *testing.T) {
 	}{
 		"the smallest":         {[]vote.Answer{held("a", 7), held("a", 5), held("a", 6)}, "a", 5, true},
 		"a counter is unknown": {[]vote.Answer{held("a", 0), held("a", 6), missing}, "a", 6, true},
+		"and the last":         {[]vote.Answer{held("a", 6), held("a", 0), missing}, "a", 6, true},
 		"another's counter":    {[]vote.Answer{held("b", 1), held("a", 6), held("a", 7)}, "a", 6, true},
 		"none":                 {[]vote.Answer{held("a", 6), none, none}, "", 0, true},
 		"not decided":          {[]vote.Answer{held("a", 6), none, missing}, "", 0, false},
