@@ -217,3 +217,88 @@ func TestSuccessorThatGoes(t *testing.T) {
 		alone(t, q)
 	})
 }
+
+// A client that is being closed gives its keys to no caller: they are released. Who waits behind hears that by itself.
+func TestNothingIsGivenWhenTheClientCloses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var n granting
+		e := quorum.New([]quorum.Voter{&n}, clock.System, time.Second)
+		defer e.Close()
+		lease, _ := e.Acquire(t.Context(), vote.Acquire{Key: key, ID: "mine", TTL: 10 * time.Second, Proposed: 1, More: 1})
+		q := newQueue(t, "p", newNodes(1), nil)
+		closed, end := context.WithCancel(t.Context())
+		end()
+		q.options.Life = closed
+		given := 0
+		q.options.Succeed = func(Caller, *quorum.Lease) *quorum.Lease { given++; return nil }
+		q.UseTransfers(moving{transfer: func(func(*quorum.Lease)) ([]vote.Answer, bool) { given++; return nil, true }})
+		l, _ := q.enter(wanting{})
+		_, behind := q.enter(asking{})
+		holder := &Holder{Caller: wanting{}}
+		q.acquired(holder, true, false)
+		if _, ok := q.Release(holder, lease); !ok || given > 0 || n.released != 1 {
+			t.Errorf("released %t, by %d releases; given %d times", ok, n.released, given)
+		}
+		q.quit(l, behind)
+		alone(t, q)
+	})
+}
+
+// What is known of other processes is of the last grant: who lets go while others wait has them waited for by who
+// comes next, and a grant that says that nobody waits ends that.
+func TestOthersAreKnownByTheLastGrant(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, "p", newNodes(1), nil)
+		before, last := &Holder{Caller: wanting{}}, &Holder{Caller: wanting{}}
+		l, _ := q.enter(wanting{})
+		q.acquired(before, true, true)
+		_, second := q.enter(wanting{})
+		q.LetGo(before)
+		<-second.turn
+		if !q.hasRemoteWaiters(&local{key: key}) {
+			t.Error("who comes next does not know of the others")
+		}
+		q.acquired(last, true, false)
+		if l.remote {
+			t.Error("the others are believed in after a grant without them")
+		}
+		q.LetGo(last)
+		alone(t, q)
+	})
+}
+
+// The place of a process of which nobody waits any more is given up once, also while another caller has the key without one.
+func TestPlaceThatNobodyUses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, "p", newNodes(1), nil)
+		l, _ := q.enter(wanting{})
+		l.ticket = q.join(key, false)
+		holder := &Holder{Caller: wanting{}}
+		q.Acquired(holder)
+		q.pass(l)
+		if l.ticket != nil || len(q.tickets) > 0 {
+			t.Errorf("the place is kept: %v, %v", l.ticket, q.tickets)
+		}
+		q.LetGo(holder)
+		alone(t, q)
+	})
+}
+
+// An attempt asks for a token for each caller behind, but for none where it is for several keys, which are not passed on.
+func TestMoreTokens(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, "p", newNodes(1), nil)
+	l, _ := q.enter(wanting{})
+	q.enter(wanting{})
+	q.enter(wanting{})
+	if more := q.moreTokens(l, vote.Acquire{}); more != 0 {
+		t.Errorf("%d more, and nobody may succeed", more)
+	}
+	q.options.Succeed = func(Caller, *quorum.Lease) *quorum.Lease { return nil }
+	if one, several := q.moreTokens(l, vote.Acquire{}), q.moreTokens(l, vote.Acquire{With: &vote.Keys{"another key"}}); one != 2 || several != 0 {
+		t.Errorf("%d more for one key, %d for several", one, several)
+	}
+}
