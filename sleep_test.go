@@ -149,3 +149,26 @@ func TestSleepWithinTheGuard(t *testing.T) {
 		}
 	})
 }
+
+// Who unlocks a lock right after a sleep that was longer than its validity is told that it was lost, before any timer has
+// looked, though the node still has its key.
+func TestUnlockRightAfterASleep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = 30 * time.Second
+		machine, client, other := openSleeping(t, redlatch.Config{TTL: ttl})
+		lock, err := client.TryLock(t.Context(), "name")
+		if err != nil {
+			t.Fatal(err)
+		}
+		machine.sleep(ttl)
+		if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLost) {
+			t.Errorf("unlock: %v", err)
+		}
+		next, err := other.TryLock(t.Context(), "name")
+		if err != nil {
+			t.Fatalf("what was left of it is not released: %v", err)
+		}
+		locktest.Unlock(t, next)
+	})
+}
