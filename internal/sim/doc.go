@@ -72,7 +72,8 @@
 //   - Nobody hears a message: the connection subscribes to nothing, and the servers have no SPUBLISH. Who waits
 //     tries again by the clock.
 //   - No server refuses a command for being cut off from the others.
-//   - That a lock is lost is not compared with what the servers have, nor how long somebody waits with what is free.
+//   - That a lock is lost is not compared with what the servers have, nor how long somebody waits with what is free, nor what a step
+//     does to a reader's time, which may be by the clock of another server.
 //
 // # Replay
 //
