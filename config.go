@@ -156,13 +156,14 @@ type Config struct {
 type Replicas struct {
 	// Count is how many replicas of a node must acknowledge a lock, an extension and a token before
 	// the node's vote counts (WAIT). The vote for a lock with fewer is undone, and the error's
-	// NodeAnswer has VoteNotReplicated and says how many there were. Defaults to 0.
+	// NodeAnswer has VoteNotReplicated and says how many there were, if the server said so in time.
+	// Defaults to 0.
 	Count int
 
 	// Fsync makes an acknowledgement mean that the vote is on disk, on the node and on Count
-	// replicas; Count may be 0 then (WAITAOF). Fsync needs Redis or Valkey 7.2 and appendonly yes
-	// on all of them, and appendfsync always unless Timeout is long enough for everysec. Defaults
-	// to false.
+	// replicas; Count may be 0 then (WAITAOF). Fsync needs Redis or Valkey 7.2, and appendonly yes
+	// and appendfsync always on all of them: with everysec many votes come too late, whatever
+	// Timeout is. Defaults to false.
 	Fsync bool
 
 	// Timeout is how long a vote waits for one acknowledgement. Votes are acknowledged in groups,

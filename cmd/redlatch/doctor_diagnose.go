@@ -145,7 +145,7 @@ func (d *doctorCmd) diagnoseServer(f *findings, node doctor.Report) {
 	}
 	if kept := node.Persistence; d.Fsync && (strings.HasPrefix(kept, "AOF everysec") || strings.HasPrefix(kept, "AOF no")) {
 		f.add(warning, node.Node, fmt.Sprintf("persistence: %s, but --fsync waits for its disk: many of its votes come too late to count", kept),
-			"CONFIG SET appendfsync always, and the same in its configuration file, or raise --replica-timeout for the clients")
+			"CONFIG SET appendfsync always on it and its replicas, and the same in their configuration files")
 	}
 	switch {
 	case loading(node):

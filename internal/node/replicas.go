@@ -61,13 +61,13 @@ func (e *ReplicasError) Error() string {
 	case !e.Fsync:
 		return text
 	case e.Local:
-		return text + " as on disk"
+		return text + " as on disk: they need appendonly yes and appendfsync always, too"
 	case e.Wanted > 0:
 		text += " as on disk, and the node itself did not"
 	default:
 		text = fmt.Sprintf("the node did not acknowledge it within %v as on disk", e.Limit)
 	}
-	return text + ": set its appendfsync to always, or raise Config.Replicas.Timeout"
+	return text + ": set its appendfsync to always"
 }
 
 func (e *ReplicasError) Unwrap() error { return e.Err }
@@ -84,6 +84,10 @@ func (e *historyError) Error() string {
 	}
 	return fmt.Sprintf("the server with run_id %s voted, and that with run_id %s was asked for its replicas: if this goes on, one is a former master, to which a connection still leads: make it a replica, or end it", voted, asked)
 }
+
+// errNoWord does not say that the server hangs: it may be the replicas that do. Servers that are idle end a WAIT up to 100 ms
+// late, so that two in turn may last longer than a step.
+var errNoWord = errors.New("the time for it was over")
 
 // replicas collects the votes that wait for replicas into groups. One group is under way at a time:
 // one write and one WAIT stand for all votes that were answered before. There is one replication
@@ -157,7 +161,7 @@ func (n *Node) acknowledged(ctx context.Context, seen *sighting) error {
 		}
 		return err
 	case <-ctx.Done():
-		return r.unasked(errNoAnswer)
+		return r.unasked(errNoWord)
 	}
 }
 

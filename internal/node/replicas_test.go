@@ -151,10 +151,10 @@ func TestFsyncIsAskedForWhenReplicasHaveTheVote(t *testing.T) {
 func TestTextOfTooFewReplicas(t *testing.T) {
 	t.Parallel()
 	for want, e := range map[string]*ReplicasError{
-		"1 of 2 replicas acknowledged it within 50ms":            {Acknowledged: 1, Wanted: 2},
-		"0 of 1 replicas acknowledged it within 50ms as on disk": {Wanted: 1, Fsync: true, Local: true},
-		"2 of 2 replicas acknowledged it within 50ms as on disk, and the node itself did not: set its appendfsync to always, or raise Config.Replicas.Timeout": {Acknowledged: 3, Wanted: 2, Fsync: true},
-		"the node did not acknowledge it within 50ms as on disk: set its appendfsync to always, or raise Config.Replicas.Timeout":                              {Fsync: true},
+		"1 of 2 replicas acknowledged it within 50ms":                                                                        {Acknowledged: 1, Wanted: 2},
+		"0 of 1 replicas acknowledged it within 50ms as on disk: they need appendonly yes and appendfsync always, too":       {Wanted: 1, Fsync: true, Local: true},
+		"2 of 2 replicas acknowledged it within 50ms as on disk, and the node itself did not: set its appendfsync to always": {Acknowledged: 3, Wanted: 2, Fsync: true},
+		"the node did not acknowledge it within 50ms as on disk: set its appendfsync to always":                              {Fsync: true},
 		"no acknowledgement: broken": {Wanted: 1, Err: errors.New("broken")},
 		"no acknowledgement: the server with run_id a voted, and that with run_id b was asked for its replicas: " +
 			"if this goes on, one is a former master, to which a connection still leads: make it a replica, or end it": {Wanted: 1, Err: &historyError{voted: "a r", asked: "b r"}},

@@ -190,3 +190,17 @@ func TestReplicasThatCannotBeAsked(t *testing.T) {
 		}
 	})
 }
+
+// A vote whose time ends while it waits for the replicas does not say that it was the server that did not answer.
+func TestTimeIsOverWhileReplicasAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newAcknowledged(t, &slowReplicas{takes: time.Second})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		err := n.acknowledged(ctx, &sighting{history: "a r"})
+		if failure, ok := errors.AsType[*ReplicasError](err); !ok || failure.Error() != "no acknowledgement: the time for it was over" {
+			t.Errorf("got %v", err)
+		}
+	})
+}
