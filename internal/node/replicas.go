@@ -219,6 +219,9 @@ func (r *replicas) ask(life context.Context) (history string, err error) {
 		}
 		local, count = replies[last].Array[0].Int > 0, replies[last].Array[1].Int
 	}
+	if local && int(count) < r.Want && errs[1] != nil {
+		return history, r.unasked(errs[1]) // without the WAIT most replicas are asked too early
+	}
 	if !local || int(count) < r.Want {
 		return history, &ReplicasError{Acknowledged: int(count), Wanted: r.Want, Limit: r.Limit, Fsync: r.Fsync, Local: local}
 	}

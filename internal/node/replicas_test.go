@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -142,6 +143,12 @@ func TestFsyncIsAskedForWhenReplicasHaveTheVote(t *testing.T) {
 			_, failure := newReplicas(Replicas{Conn: conn, Want: want, Fsync: true, Limit: time.Second}, "barrier", "1").ask(t.Context())
 			if got := strings.Join(conn.sent, " "); got != sent || failure != nil {
 				t.Errorf("%d replicas: sent %s, want %s: %v", want, got, sent, failure)
+			}
+			// Where too few have it on disk, the missing right is told.
+			conn.answer[1].Int = 1
+			_, failure = newReplicas(Replicas{Conn: conn, Want: want, Fsync: true, Limit: time.Second}, "barrier", "1").ask(t.Context())
+			if told := errors.Is(failure, cmp.Or(err, failure)); want > 0 && (failure == nil || !told) {
+				t.Errorf("the WAIT got %v, and too few replicas have it on disk: %v", err, failure)
 			}
 		}
 	}
