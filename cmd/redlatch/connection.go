@@ -70,7 +70,7 @@ func (c *connection) addTo(flags *pflag.FlagSet) {
 	flags.Var(commandline.Duration(&c.NodeTimeout), "node-timeout", "How long one node may take to answer. Defaults to 250ms, or less if the TTL is short.")
 	flags.StringVar(&c.KeyTemplate, "key-template", "", "`TEMPLATE` of a lock's key, such as redlock:{name}. All clients that share locks must give the same: with another, a name is another lock. Defaults to the name itself.")
 	flags.Var(commandline.Int(&c.Replicas), "replicas", "How many replicas of a node must acknowledge a lock before the node's vote counts (WAIT). Defaults to 0.")
-	commandline.Bool(flags, &c.Fsync, "fsync", "", "Require the node and its replicas to acknowledge that the lock is on disk (WAITAOF). Needs Redis or Valkey 7.2 with appendonly yes.")
+	commandline.Bool(flags, &c.Fsync, "fsync", "", "Require the node and its replicas to acknowledge that the lock is on disk (WAITAOF). Needs Redis or Valkey 7.2 with appendonly yes and appendfsync always.")
 	flags.Var(commandline.Duration(&c.ReplicaTimeout), "replica-timeout", "How long to wait for the acknowledgements. Defaults to 50ms.")
 	commandline.Bool(flags, &c.NoQuarantine, "no-quarantine", "", "Let nodes vote as soon as they have started. A node that restarts without its keys can then give a lock to a second holder. All clients of the deployment must agree on this flag.")
 	commandline.Bool(flags, &c.Durable, "durable", "", "Your word that no node ever forgets an answered write (appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, and no replica takes its place). Nodes then vote as soon as they have restarted. All clients of the deployment must agree on this flag.")

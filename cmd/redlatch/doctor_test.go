@@ -117,7 +117,7 @@ func TestDiagnose(t *testing.T) {
 				"unsafe: a: replicas: 1, but --replicas says that 2 must acknowledge", "note: one node", "note: a: persistence"}},
 		{name: "fsync without a file that is written at once", nodes: 1, forgetful: true, change: []func(*doctor.Report){func(n *doctor.Report) { n.Persistence = "AOF everysec and RDB" }},
 			doctor: doctorCmd{connection: connection{Fsync: true}}, exit: 1, want: []string{
-				"warning: a: persistence: AOF everysec and RDB, but --fsync waits for its disk", "note: one node", "note: a: persistence"}},
+				"warning: a: persistence: AOF everysec and RDB, but --fsync waits for its disk: many of its votes come too late to count", "note: one node", "note: a: persistence"}},
 		{name: "a replica", change: []func(*doctor.Report){func(n *doctor.Report) { n.Role, n.Status = "slave", doctor.StatusUnfit }},
 			exit: 2, want: []string{"unsafe: a: it is a replica"}},
 		{name: "one server twice", change: []func(*doctor.Report){
