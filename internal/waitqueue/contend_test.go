@@ -143,6 +143,81 @@ func TestPlaceAfterOneThatWasGivenUp(t *testing.T) {
 	})
 }
 
+// A wake-up that comes while a caller rests, as when its own try is undone, gives it no turn any more: it asks the node.
+func TestWakeUpDuringARest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(1)
+		q := newQueue(t, "p", nodes, nil)
+		q.options.Life = t.Context()
+		c := &trying{}
+		c.inRest = func() error {
+			nodes[0].set(func(k *node) { k.holder = "ours" })
+			for waiter := range q.tickets[key] {
+				q.Wake(0, vote.WakeUp{Key: key, Waiter: waiter})
+			}
+			time.AfterFunc(time.Second, func() { nodes[0].release(false) })
+			return nil
+		}
+		c.try = func(int) Failure {
+			if len(c.rested) > 0 && nodes[0].holder != "" {
+				t.Error("it tries while another has the key")
+			}
+			return Failure{Held: true, Err: errOver, Final: len(c.rested) > 0}
+		}
+		if err := q.Wait(t.Context(), c); err != errOver || len(c.rested) != 1 {
+			t.Errorf("rested %d times: %v", len(c.rested), err)
+		}
+	})
+}
+
+// numbered is a caller that has had a place before, with that number.
+type numbered struct {
+	*trying
+	number uint64
+}
+
+func (c numbered) Number() uint64 { return c.number }
+
+// The number that a caller had in another queue counts in the next one.
+func TestPlaceWithANumber(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(1)
+		q := newQueue(t, "p", nodes, nil)
+		q.options.Life = t.Context()
+		c := numbered{&trying{}, 7}
+		c.try = func(n int) Failure {
+			for _, number := range nodes[0].queue {
+				if number != c.number {
+					t.Errorf("the number is %d", number)
+				}
+			}
+			return Failure{Held: true, Err: errOver, Final: len(nodes[0].queue) > 0}
+		}
+		if err := q.Wait(t.Context(), c); err != errOver || c.tries != 2 {
+			t.Errorf("%d tries: %v", c.tries, err)
+		}
+	})
+}
+
+// A reader that has waited in vain is in no queue any more.
+func TestPlaceOfAReader(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(1)
+		q := newQueue(t, "p", nodes, nil)
+		q.options.Life = t.Context()
+		c := &trying{try: func(n int) Failure { return Failure{Held: true, Err: errOver, Final: n > 1} }}
+		if err := q.WaitShared(t.Context(), c); err != errOver {
+			t.Error(err)
+		}
+		if settle(); nodes[0].asked() != 1 || len(nodes[0].order()) > 0 || len(q.tickets) > 0 {
+			t.Errorf("in the queue: %v", nodes[0].order())
+		}
+	})
+}
+
 // queueOfHeld returns a queue of a process that has the key.
 func queueOfHeld(t *testing.T) (*Queue, *Holder) {
 	t.Helper()

@@ -144,9 +144,14 @@ func (n *granting) Release(context.Context, vote.Release) vote.Answer {
 type moving struct {
 	removals
 	transfer func(decided func(next *quorum.Lease)) ([]vote.Answer, bool)
+	// more, if set, gets how many more tokens are asked for.
+	more *uint8
 }
 
-func (m moving) Transfer(_ *quorum.Lease, _ vote.Acquire, decided func(*quorum.Lease)) ([]vote.Answer, bool) {
+func (m moving) Transfer(_ *quorum.Lease, r vote.Acquire, decided func(*quorum.Lease)) ([]vote.Answer, bool) {
+	if m.more != nil {
+		*m.more = r.More
+	}
 	return m.transfer(decided)
 }
 
@@ -301,4 +306,30 @@ func TestMoreTokens(t *testing.T) {
 	if one, several := q.moreTokens(l, vote.Acquire{}), q.moreTokens(l, vote.Acquire{With: &vote.Keys{"another key"}}); one != 2 || several != 0 {
 		t.Errorf("%d more for one key, %d for several", one, several)
 	}
+}
+
+// A caller to whom the keys are transferred has a token for each caller behind it, as after an attempt of its own.
+func TestMoreTokensOfATransfer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var n granting
+		e := quorum.New([]quorum.Voter{&n}, clock.System, time.Second)
+		defer e.Close()
+		lease, _ := e.Acquire(t.Context(), vote.Acquire{Key: key, ID: "mine", TTL: 10 * time.Second, Proposed: 1})
+		q := newQueue(t, "p", newNodes(1), nil)
+		q.options.Life = t.Context()
+		q.options.Succeed = func(Caller, *quorum.Lease) *quorum.Lease { return nil }
+		var more uint8
+		q.UseTransfers(moving{more: &more, transfer: func(func(*quorum.Lease)) ([]vote.Answer, bool) { return nil, false }})
+		q.enter(wanting{})
+		q.enter(asking{})
+		q.enter(wanting{})
+		q.enter(wanting{})
+		holder := &Holder{Caller: wanting{}}
+		q.acquired(holder, true, false)
+		if q.Release(holder, lease); more != 2 {
+			t.Errorf("%d more are asked for", more)
+		}
+		lease.Release()
+	})
 }

@@ -100,7 +100,7 @@ func (t *Ticket) Await(ctx context.Context, rest time.Duration, told func(vote.P
 			t.begun = time.Time{}
 		}
 		watched := t.watch
-		t.watch = first && !p.Reserved() && t.queue.options.Foreign(p.Holder)
+		t.watch = first && t.queue.options.Foreign(p.Holder)
 		if rest = t.pause(); t.watch && !watched {
 			rest = 0
 		}

@@ -261,6 +261,30 @@ func TestNoPlaceUnderAnotherName(t *testing.T) {
 	}
 }
 
+// A place is given up once, also where no node answers for long.
+func TestPlaceIsGivenUpOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(1)
+		p := newQueue(t, "one", nodes, nil).join(key, false)
+		if err := p.Await(t.Context(), 0, quiet); err != nil {
+			t.Fatal(err)
+		}
+		p.from = "before"
+		nodes[0].set(func(k *node) { k.down = true })
+		for range 3 {
+			if err := p.Await(t.Context(), 0, quiet); err != errNoQueue {
+				t.Error(err)
+			}
+		}
+		p.Leave()
+		settle()
+		if n := len(nodes[0].forgone); n != 1 {
+			t.Errorf("given up %d times", n)
+		}
+	})
+}
+
 // ending is a node whose answer comes just before the end of a caller's ctx.
 type ending struct {
 	endpoint
