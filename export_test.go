@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/node"
 	"github.com/redlatch/redlatch/internal/quorum"
+	"github.com/redlatch/redlatch/internal/vote"
 )
 
 // MaxReleases is how many locks Close releases at once.
@@ -14,6 +15,15 @@ const MaxReleases = maxReleases
 
 // KindOf returns what a failed vote for op amounts to.
 func KindOf(op string, nodes []NodeAnswer) error { return newQuorumError(op, "x", nodes).kind }
+
+// ReleaseErrorOf returns what Unlock of l says where its nodes answer so.
+func ReleaseErrorOf(l *Lock, verdicts ...Verdict) error {
+	votes := make([]vote.Answer, len(verdicts))
+	for i, v := range verdicts {
+		votes[i].Verdict = v
+	}
+	return l.releaseError(votes)
+}
 
 // RingInVain acts as if the alarm of l had rung and l had been found at its end, though l is still
 // held.

@@ -158,7 +158,8 @@ func (l *Lock) minHoldLeft() time.Duration {
 func (l *Lock) keep() error {
 	err := l.prolong()
 	if errors.Is(err, ErrLost) {
-		return errors.Join(l.drop(), err)
+		_ = l.drop()
+		return err
 	}
 	l.lease.Keep()
 	now := l.client.clock.Now()

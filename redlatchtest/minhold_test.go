@@ -146,5 +146,8 @@ func TestUnlockThatCannotKeepTheLock(t *testing.T) {
 		if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrNoQuorum) {
 			t.Errorf("Unlock says %v", err)
 		}
+		if err := lock.Unlock(t.Context()); !errors.Is(err, redlatch.ErrNoQuorum) || !errors.Is(err, redlatch.ErrReleased) {
+			t.Errorf("another Unlock says %v", err)
+		}
 	})
 }
