@@ -42,7 +42,7 @@ func TestContextOfALockKnownToBeLost(t *testing.T) {
 				t.Fatal(err)
 			}
 			redlatch.LoseUntold(lock, lost)
-			if err := look(ctx); err == nil {
+			if err := look(ctx); err == nil || way == "Cause" && err != lost {
 				t.Error("the first look at the context says that the lock is held")
 			}
 			if cause := context.Cause(ctx); cause != lost {

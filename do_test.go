@@ -5,11 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/hook"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/memory"
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 
@@ -78,6 +83,47 @@ func TestLossIsSaidOnce(t *testing.T) {
 	if !errors.Is(err, of) || !errors.Is(err, redlatch.ErrLost) || strings.Count(err.Error(), redlatch.ErrLost.Error()) != 1 {
 		t.Errorf("%q", err)
 	}
+}
+
+// closing is a clock that closes a client as soon as it is read while the client holds a lock, and goes on when Close waits.
+type closing struct {
+	virtual
+	client *redlatch.Client
+	begun  atomic.Bool
+	closed chan error
+}
+
+func (c *closing) Now() clock.Instant {
+	if c.client != nil && c.client.Stats().Held > 0 && c.begun.CompareAndSwap(false, true) {
+		go func() { c.closed <- c.client.Close() }()
+		synctest.Wait()
+	}
+	return c.virtual.Now()
+}
+
+// A campaign whose client is closed when it has won, and before its work has begun, ends that work.
+func TestCampaignThatIsClosedAsItsWorkBegins(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		machine := &closing{virtual: virtual{clock.System, time.Now()}, closed: make(chan error, 1)}
+		client := locktest.OpenIn(t, redlatch.Config{}, hook.Surroundings{
+			Clock: machine, Nodes: []hook.Node{{Name: "a", Dial: memory.New(time.Now).Link().Dial}},
+		})
+		time.Sleep(time.Second) // the node is known
+		machine.client = client
+		err := client.Campaign(t.Context(), "name", func(ctx context.Context) error {
+			if cause := context.Cause(ctx); !errors.Is(cause, redlatch.ErrClosed) {
+				t.Errorf("its ctx goes on: %v", cause)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if err := <-machine.closed; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Campaign says once that its client was closed before it has learnt that it leads.
