@@ -25,6 +25,14 @@ func ReleaseErrorOf(l *Lock, verdicts ...Verdict) error {
 	return l.releaseError(votes)
 }
 
+// QueuedAfter returns what a call for "x" is told that failed before as its nodes answered, because of a caller of
+// its own client if here, and gets a place then.
+func QueuedAfter(c *Client, before []NodeAnswer, here bool, place vote.Position) error {
+	failure := newQuorumError("lock", "x", before)
+	failure.here = here
+	return (&call{client: c, name: "x", failure: failure}).Queued(place)
+}
+
 // RingInVain acts as if the alarm of l had rung and l had been found at its end, though l is still
 // held.
 func RingInVain(l *Lock) {

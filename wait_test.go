@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/hook"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/vote"
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 
@@ -174,6 +177,72 @@ func TestWaitBeforeAnyTry(t *testing.T) {
 		}
 		if of[redlatch.VoteHeld] != 1 || of[redlatch.VoteNotSent] != 2 {
 			t.Errorf("%v: %v", why, why.Nodes)
+		}
+	})
+}
+
+// A call that has a place says what the node that gave it says now, and keeps of the others what does not contradict that. It goes
+// on to say who had the lock where that is kept for another who waits, unless it was a caller of its own client.
+func TestWaitAfterATry(t *testing.T) {
+	t.Parallel()
+	held := func(id string, left time.Duration) redlatch.NodeAnswer {
+		return redlatch.NodeAnswer{Verdict: redlatch.VoteHeld, Holder: redlatch.Holder{ID: id}, Left: left}
+	}
+	none, away, another := redlatch.NodeAnswer{}, redlatch.NodeAnswer{Verdict: redlatch.VoteNotSent}, held("a", 9)
+	another.Name = "y"
+	for what, c := range map[string]struct {
+		before []redlatch.NodeAnswer
+		here   bool
+		place  vote.Answer
+		want   []redlatch.NodeAnswer
+	}{
+		"the same holder":       {[]redlatch.NodeAnswer{held("a", 9), held("a", 9), away}, false, vote.Answer{Holder: "a", Left: 5}, []redlatch.NodeAnswer{held("a", 5), held("a", 5), away}},
+		"another holder":        {[]redlatch.NodeAnswer{held("a", 9), held("a", 9), away}, false, vote.Answer{Holder: "b", Left: 5}, []redlatch.NodeAnswer{held("b", 5), none, away}},
+		"kept for a waiter":     {[]redlatch.NodeAnswer{held("a", 9), held("a", 9), away}, false, vote.Answer{Left: 5}, []redlatch.NodeAnswer{held("a", 9), held("a", 9), away}},
+		"our own one before it": {[]redlatch.NodeAnswer{held("a", 9), held("a", 9), away}, true, vote.Answer{Left: 5}, []redlatch.NodeAnswer{held("", 5), none, away}},
+		"another name":          {[]redlatch.NodeAnswer{another, another, away}, false, vote.Answer{Holder: "b", Left: 5}, []redlatch.NodeAnswer{held("b", 5), another, away}},
+		"no quorum before it":   {[]redlatch.NodeAnswer{away, away, away}, false, vote.Answer{Left: 5}, []redlatch.NodeAnswer{held("", 5), away, away}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c.place.Verdict = vote.Held
+			err := redlatch.QueuedAfter(openNodes(t, redlatch.Config{}, 3, "x").client, c.before, c.here, vote.Position{Answer: c.place})
+			if !errors.Is(err, redlatch.ErrHeld) {
+				t.Errorf("%s: %v", what, err)
+			}
+			if got := locktest.FailureOf(t, err).Nodes; !slices.Equal(got, c.want) {
+				t.Errorf("%s: %v, want %v", what, got, c.want)
+			}
+		})
+	}
+}
+
+// Who waits behind a caller that contends for a lock that ran out is not told that it is held for ever.
+func TestWaitAfterALockThatRanOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = 2 * time.Second
+		client := redlatchtest.New(t, redlatch.Config{TTL: ttl, NodeTimeout: time.Second})
+		lock, err := client.TryLock(t.Context(), "name", redlatch.WithoutRenewal())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*ttl)
+		defer cancel()
+		errs := make(chan error, 1)
+		go func() {
+			_, err := client.Lock(ctx, "name")
+			errs <- err
+		}()
+		client.Delay(time.Hour)  // longer than anybody waits for an answer
+		time.Sleep(ttl + ttl/10) // the other call's first try is under way
+		behind, end := context.WithTimeout(ctx, ttl/10)
+		defer end()
+		_, err = client.Lock(behind, "name")
+		if h, left, ok := locktest.FailureOf(t, err).Holder(); !ok || h.ID != hook.LeaseOf(lock).HolderID() || left != 0 {
+			t.Errorf("%q has it for %v: %v", h.ID, left, err)
+		}
+		if err := <-errs; !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
 		}
 	})
 }
