@@ -1,6 +1,7 @@
 package redlatch
 
 import (
+	"context"
 	"reflect"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,17 @@ func QueuedAfter(c *Client, before []NodeAnswer, here bool, place vote.Position)
 	failure := newQuorumError("lock", "x", before)
 	failure.here = here
 	return (&call{client: c, name: "x", failure: failure}).Queued(place)
+}
+
+// NumberAfter returns the number of a call for several names, and of one for one of them, after tries by places with
+// those numbers.
+func NumberAfter(c *Client, numbers ...uint64) (whole, single uint64) {
+	of := &call{client: c, name: "x", key: "x", several: &several{names: []string{"x", "y"}, keys: []string{"x", "y"}}}
+	for _, number := range numbers {
+		of.failure = newQuorumError("lock", "x", c.answers(nil))
+		of.follow(vote.Acquire{Key: "x", With: &vote.Keys{"y"}, Ticket: vote.Ticket{Number: number}}, nil)
+	}
+	return of.Number(), of.single(context.Background(), "y").Number()
 }
 
 // RingInVain acts as if the alarm of l had rung and l had been found at its end, though l is still

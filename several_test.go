@@ -50,3 +50,18 @@ func TestNoneOfSeveralWaitsForItself(t *testing.T) {
 		})
 	}
 }
+
+// A call for several names keeps the number of its last place, also where a try without one follows, and when it takes the names
+// one by one.
+func TestNumberOfSeveralNames(t *testing.T) {
+	t.Parallel()
+	client := redlatchtest.New(t, redlatch.Config{}).Client
+	for _, c := range []struct {
+		places []uint64
+		want   uint64
+	}{{nil, 0}, {[]uint64{0}, 0}, {[]uint64{7}, 7}, {[]uint64{7, 0}, 7}, {[]uint64{7, 9}, 9}} {
+		if whole, single := redlatch.NumberAfter(client, c.places...); whole != c.want || single != c.want {
+			t.Errorf("after %v: %d, and %d for one name", c.places, whole, single)
+		}
+	}
+}

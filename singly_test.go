@@ -41,6 +41,21 @@ func lockBoth(ctx context.Context, t *testing.T, c *redlatch.Client, n *memory.N
 	return id, errs
 }
 
+// Names that are taken one by one become one lock, in whichever order they are given.
+func TestNamesTakenOneByOne(t *testing.T) {
+	t.Parallel()
+	for _, names := range [][]string{{"a", "c", "d"}, {"a", "d", "c"}, {"d", "c", "a"}} {
+		c, _ := openSingly(t, redlatch.Config{})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // by a real clock: tries that fail take no time
+		defer cancel()
+		lock, err := c.LockAll(ctx, names)
+		if err != nil {
+			t.Fatalf("%q: %v", names, err)
+		}
+		locktest.Unlock(t, lock)
+	}
+}
+
 // A name that a call has while it waits for another is kept as long as it waits, and given back at once when it ends, whatever
 // its options say of the lock of all names.
 func TestOptionsAreNotForOneName(t *testing.T) {
