@@ -1,6 +1,7 @@
 package listing
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,5 +47,34 @@ func TestKeptForEver(t *testing.T) {
 		if got := Merge(on)[0].Left; got != tt.want && (got >= 0 || tt.want >= 0) {
 			t.Errorf("%v is kept for %v, want %v", tt.left, got, tt.want)
 		}
+	}
+}
+
+// The holder is who has the key on most nodes, of those that have one, and the longest queue comes first: whoever moves from one to
+// another is named once.
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	id := ID{Name: "name"}
+	on := []map[ID]Found{
+		{id: {Holder: "a", Left: 1, Queue: []string{"4"}}},
+		{id: {Queue: []string{"1", "2", "3"}}},
+		{id: {Queue: []string{"-2", "5"}}},
+		{id: {Holder: "b", Left: 3}},
+		{id: {Holder: "b", Left: 2}},
+		{id: {}},
+		nil,
+	}
+	got := Merge(on)
+	if len(got) != 1 || got[0].Holder != "b" || got[0].Nodes != 2 || got[0].Left != 2 || !slices.Equal(got[0].Queue, []string{"1", "2", "3", "5", "4"}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A slash in a name is a character like any other for a pattern, and what surrounds a name is none of it.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	got := Locks{Before: "lock:", After: ":x"}.Names([]string{"lock:a/b:x", "lock:ab", "a/b:x", "lock:b:x"}, "a*")
+	if !slices.Equal(got, []string{"a/b"}) {
+		t.Errorf("%q", got)
 	}
 }
