@@ -283,7 +283,8 @@ func zshCompletion(w io.Writer, commands []*cobra.Command) {
 		}
 		fmt.Fprint(w, "}\n")
 	}
-	fmt.Fprint(w, "\ncompdef _redlatch redlatch\n")
+	// zsh loads the file as a function at the first completion, which this call then answers.
+	fmt.Fprint(w, "\nif [[ $funcstack[1] == _redlatch ]]; then\n    _redlatch\nelse\n    compdef _redlatch redlatch\nfi\n")
 }
 
 // firstSentence returns the part of a flag's help that fits into a menu.

@@ -103,6 +103,16 @@ func TestCompletionInZsh(t *testing.T) {
 	}
 }
 
+// zsh loads the file at the first completion, and that offers something, too.
+func TestFirstCompletionInZsh(t *testing.T) {
+	script := completionScript(t, "zsh")
+	out, err := exec.Command("zsh", "-f", "-c", `fpath=("$1"); _arguments() { print asked }; _describe() { :; }; compdef() { :; }; autoload -Uz _redlatch; _redlatch`,
+		"zsh", filepath.Dir(script)).CombinedOutput()
+	if err != nil || string(out) != "asked\n" {
+		t.Errorf("%v: %q", err, out)
+	}
+}
+
 // The page has each command, each flag and each variable, and nothing in it confuses its
 // reader.
 func TestManPage(t *testing.T) {
