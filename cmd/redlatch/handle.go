@@ -186,6 +186,8 @@ var errNotHeld = errors.New("it is not held")
 // checkTTL refuses a TTL that the nodes would not keep.
 func (c *connection) checkTTL(ttl time.Duration) error {
 	switch {
+	case c.MaxTTL < time.Millisecond: // it is the TTL if no other is given
+		return usage("a few seconds are usual", "--max-ttl %v is less than 1ms", c.MaxTTL)
 	case ttl > c.MaxTTL && c.onEnsemble():
 		return usage("raise --max-ttl", "--ttl %v is more than --max-ttl %v", ttl, c.MaxTTL)
 	case ttl > c.MaxTTL:
