@@ -193,18 +193,28 @@ func withPassword(node, password string) string {
 // endpoint returns the part of a URL that tells one node from another. That is
 // neither the password nor the node's own name.
 func endpoint(node string) string {
-	u, err := url.Parse(node)
-	if err != nil {
+	o, _, err := redisconn.Parse(strings.TrimSpace(node))
+	if err != nil { // the place of an ensemble's server
 		return node
 	}
-	if u.Host == "" {
-		return u.Path + "?" + cmp.Or(u.Query().Get("db"), "0")
+	place := oneLoopback(o.Address) + "?" + strconv.Itoa(o.Database)
+	if o.Master != "" {
+		place += "?" + o.Master
 	}
-	host := strings.ToLower(u.Hostname())
+	return place
+}
+
+// oneLoopback writes the loopback addresses in one way.
+func oneLoopback(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil { // a socket's path
+		return address
+	}
+	host = strings.ToLower(host)
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
 		host = "loopback"
 	}
-	return net.JoinHostPort(host, cmp.Or(u.Port(), "6379")) + "?" + cmp.Or(strings.Trim(u.Path, "/"), "0")
+	return net.JoinHostPort(host, port)
 }
 
 // elided stands for URLs with a secret in a command that redlatch shows.

@@ -113,11 +113,11 @@ func (c *connection) openEnsemble(cfg redlatch.Config) (*redlatch.Client, error)
 	return etcd.OpenURL(cfg, c.ensemble.String())
 }
 
-// places returns a URL with the path for each server.
+// places returns a text that has the path for each server.
 func (c *connection) places() []string {
 	places := make([]string, len(c.ensemble.Servers))
 	for i, server := range c.ensemble.Servers {
-		places[i] = c.ensemble.Scheme + "://" + server + cmp.Or(c.ensemble.Path, "/redlatch")
+		places[i] = c.ensemble.Scheme + "://" + oneLoopback(server) + cmp.Or(c.ensemble.Path, "/redlatch")
 	}
 	return places
 }

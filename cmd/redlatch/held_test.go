@@ -36,6 +36,11 @@ func TestHeldPlace(t *testing.T) {
 		"loopback":   {"job", redlatch.Config{Nodes: []string{"redis://localhost:6379", "redis://B:1"}}, true},
 		"password":   {"job", redlatch.Config{Nodes: []string{"redis://u:p@127.0.0.1:6379#x", "rediss://b:1/0"}}, true},
 		"deployment": {"job", redlatch.Config{Nodes: []string{"redis://127.0.0.1", "redis://b:1"}, Deployment: "x"}, true},
+		"spaces":     {"job", redlatch.Config{Nodes: []string{"redis://127.0.0.1 ", " redis://b:1"}}, true},
+		"no host":    {"job", redlatch.Config{Nodes: []string{"redis://:6379", "redis://b:1"}}, true},
+		"db=0":       {"job", redlatch.Config{Nodes: []string{"redis://127.0.0.1?db=0", "redis://b:1/"}}, true},
+		"db=1":       {"job", redlatch.Config{Nodes: []string{"redis://127.0.0.1?db=1", "redis://b:1"}}, false},
+		"master":     {"job", redlatch.Config{Nodes: []string{"redis://127.0.0.1?master_set=a", "redis://b:1"}}, false},
 		"name":       {"job2", redlatch.Config{Nodes: []string{"redis://127.0.0.1", "redis://b:1"}}, false},
 		"template":   {"job", redlatch.Config{Nodes: []string{"redis://127.0.0.1", "redis://b:1"}, KeyTemplate: "x:{name}"}, false},
 		"database":   {"job", redlatch.Config{Nodes: []string{"redis://127.0.0.1/1", "redis://b:1"}}, false},
@@ -43,6 +48,30 @@ func TestHeldPlace(t *testing.T) {
 	} {
 		if got := ourHold(test.name, test.cfg).place; (got == base) != test.same {
 			t.Errorf("another %s: the same lock: %t", what, got == base)
+		}
+	}
+}
+
+// The database and the Sentinels' master tell locks apart, however written.
+func TestHeldPlaceOfOneServer(t *testing.T) {
+	place := func(node string) string { return ourHold("job", redlatch.Config{Nodes: []string{node}}).place }
+	for _, same := range [][2]string{
+		{"redis://a?db=1", "redis://a/1"},
+		{"redis://a?master_set=m", "redis://a:6379?addr=b&master_set=m"},
+		{"redis://a?cluster=true", "redis://a?addr=b"},
+		{"unix:///s?db=0", "unix:///s"},
+	} {
+		if place(same[0]) != place(same[1]) {
+			t.Errorf("%s and %s are two", same[0], same[1])
+		}
+	}
+	for _, two := range [][2]string{
+		{"redis://a?db=1", "redis://a?db=2"},
+		{"redis://a?master_set=m", "redis://a?master_set=n"},
+		{"unix:///s?db=1", "unix:///s"},
+	} {
+		if place(two[0]) == place(two[1]) {
+			t.Errorf("%s and %s are one", two[0], two[1])
 		}
 	}
 }
