@@ -16,7 +16,7 @@ func (c *connection) tls() (*tls.Config, error) {
 		return nil, nil
 	}
 	for _, node := range c.Nodes {
-		if c.ensemble == nil && !strings.HasPrefix(strings.TrimSpace(node), "rediss://") {
+		if o, _, err := redisconn.Parse(strings.TrimSpace(node)); c.ensemble == nil && err == nil && o.TLS == nil {
 			return nil, usage("write rediss://, or leave --ca, --cert and --key out", "--ca, --cert and --key are for TLS, which %s does not use", redisconn.Redact(node))
 		}
 	}
