@@ -259,7 +259,7 @@ func (c *connection) command(command, nodes []string) string {
 		name, variable string
 		value          bool
 	}{{"--no-quarantine", "REDLATCH_NO_QUARANTINE", c.NoQuarantine}, {"--durable", "REDLATCH_DURABLE", c.Durable}} {
-		switch told, _ := strconv.ParseBool(os.Getenv(flag.variable)); {
+		switch told, _ := commandline.ParseBool(os.Getenv(flag.variable)); {
 		case flag.value && !told:
 			words = append(words, flag.name)
 		case told && !flag.value:

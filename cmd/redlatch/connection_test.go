@@ -71,6 +71,8 @@ func TestAdmitCommand(t *testing.T) {
 	check("redlatch admit --nodes … --password-file 'the file' --deployment blue --max-ttl 1m0s --durable a:1 (… stands for --nodes as given here)")
 	t.Setenv("REDLATCH_NO_QUARANTINE", "true")
 	check("redlatch admit --nodes … --password-file 'the file' --deployment blue --max-ttl 1m0s --no-quarantine=false --durable a:1 (… stands for --nodes as given here)")
+	t.Setenv("REDLATCH_NO_QUARANTINE", "yes")
+	check("redlatch admit --nodes … --password-file 'the file' --deployment blue --max-ttl 1m0s --no-quarantine=false --durable a:1 (… stands for --nodes as given here)")
 	t.Setenv("REDLATCH_NO_QUARANTINE", "false")
 	c.NoQuarantine, c.Durable = true, false
 	check("redlatch admit --nodes … --password-file 'the file' --deployment blue --max-ttl 1m0s --no-quarantine a:1 (… stands for --nodes as given here)")
