@@ -34,7 +34,7 @@ func TestInvalidConfig(t *testing.T) {
 		{"unknown parameter", redlatch.Config{Nodes: []string{url + "?timeout=1s"}}, []string{"Nodes[0]", "parameter", "db"}},
 		{"node twice", redlatch.Config{Nodes: []string{url, url}}, []string{"Nodes[0]", "Nodes[1]", "vote twice", "once"}},
 		{"node twice, one more between", redlatch.Config{Nodes: []string{url, second.URL(), url + "/"}}, []string{"Nodes[0]", "Nodes[2]", "vote twice"}},
-		{"node twice by name", redlatch.Config{Nodes: []string{url + "#a", second.URL() + "#a"}}, []string{"Nodes[0]", "Nodes[1]", "vote twice"}},
+		{"node twice by name", redlatch.Config{Nodes: []string{url + "#a", second.URL() + "#a"}}, []string{"Nodes[0]", "Nodes[1]", "one name", "vote twice"}},
 		{"node twice with other credentials", redlatch.Config{Nodes: []string{url, "redis://alice:hunter2@" + host + ":" + port}}, []string{"Nodes[0]", "Nodes[1]"}},
 		{"two databases of one node", redlatch.Config{Nodes: []string{url + "/0", url + "/1"}}, []string{"Nodes[0]", "Nodes[1]", "vote twice"}},
 		{"negative TTL", redlatch.Config{Nodes: []string{url}, TTL: -time.Second}, []string{"Config.TTL", "-1s", "at least 1ms"}},

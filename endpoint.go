@@ -70,7 +70,7 @@ func (c Config) endpoints() ([]endpoint, error) {
 		options.ConnectTimeout = connectTimeout(c.NodeTimeout)
 		for _, key := range []string{name, options.Place()} {
 			if first, ok := seen[key]; ok && first != i {
-				return nil, invalid("Config.Nodes[%d], %s, and Config.Nodes[%d], %s, are one server, which would vote twice: name each server once", first, endpoints[first].name, i, name)
+				return nil, invalid("Config.Nodes[%d], %s, and Config.Nodes[%d], %s, are one server or have one name, and would vote twice: name each server once, with a name of its own", first, endpoints[first].name, i, name)
 			}
 			seen[key] = i
 		}

@@ -40,7 +40,7 @@ func (l *listCmd) line() *cobra.Command {
 
 A lock of several names has a line for each name, with the same handle. The table has the number of readers, and --json lists them. In JSON, held is null where the nodes that did not answer decide. Bytes of a name that are no UTF-8 are U+FFFD in JSON, and escaped in the table. Permits are listed as NAME#3, for redlatch show NAME; a client that waits for a permit is counted on each permit of that name.
 
-Strings that expire, have a value and are not redlatch's are marked as foreign: they are locks of other libraries, or no locks. Keys that the user may not read are left out, which is said. redlatch cannot list the locks of a Redis Cluster. In ZooKeeper and etcd all locks are redlatch's, and each is on 1 of 1 nodes.
+Strings of 1 to 512 bytes that expire and are not redlatch's are marked as foreign: they are locks of other libraries, or no locks. Keys that the user may not read are left out, which is said. redlatch cannot list the locks of a Redis Cluster. In ZooKeeper and etcd all locks are redlatch's, and each is on 1 of 1 nodes.
 
 Arguments:
 
