@@ -237,6 +237,17 @@ func TestRedisKeep(t *testing.T) {
 		if ttl := do(t, server, "PTTL", guardKey); ttl != "-1" {
 			t.Errorf("PTTL %s after an access without Keep, want none", ttl)
 		}
+		// Both keys of readers are, also where a program that knows of no readers kept one of them.
+		if err := guard.EnterShared(ctx, "d", now); err != nil {
+			t.Fatal(err)
+		}
+		open(t, fence.Redis{Eval: eval}, "d", now)
+		if err := (fence.Redis{Eval: eval}).EnterShared(ctx, "d", now); err != nil {
+			t.Fatal(err)
+		}
+		if ttl := do(t, server, "PTTL", "redlatch:{d}:guard-shared:d"); ttl != "-1" {
+			t.Errorf("PTTL %s of the readers' key after an access without Keep, want none", ttl)
+		}
 		// A user who may not do that is let in all the same, and readers are.
 		if err := guard.EnterShared(ctx, "c", now); err != nil {
 			t.Fatal(err)

@@ -40,8 +40,8 @@ if keep > 0 then
 elseif largest ~= seen then
   redis.call('SET', guard, largest)
   redis.call('SET', shared, largest .. ' ' .. writer)
-elseif redis.pcall('PTTL', guard) ~= -1 then
-  -- As in enter.lua.
+elseif redis.pcall('PTTL', guard) ~= -1 or redis.call('PTTL', shared) >= 0 then
+  -- As in enter.lua, which may have kept the guard key alone.
   redis.pcall('PERSIST', guard)
   redis.pcall('PERSIST', shared)
 end
