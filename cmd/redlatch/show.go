@@ -32,7 +32,7 @@ func (s *showCmd) line() *cobra.Command {
 		Short: "Show who holds a lock.",
 		Long: `Shows who holds a lock on a quorum of nodes, since when by the holder's own clock, and how long it has left. Then it shows what each node says, and who waits for the lock, the next one first. If readers hold the lock, it lists them; it lists the permits of NAME as NAME#3, with their holders (NAME#3 given as <name> would be a lock). It changes nothing.
 
-The handle that it shows unlocks the lock. If the lock has several names, it shows only the given one; unlocking that name ends the lock. In ZooKeeper and etcd only the holder knows when it last extended the lock: left, in JSON, is how long the lock is kept after that.
+The handle that it shows unlocks the lock. If the lock has several names, it shows only the given one; unlocking that name ends the lock. In ZooKeeper and etcd only the holder knows when it last extended the lock: left, in JSON, is how long the lock is kept after that. Where the nodes do not tell all readers, permits and who waits, JSON says why in missing.
 
 Arguments:
 
@@ -177,7 +177,8 @@ func (s *showCmd) json(h oneshot.Holding, others beside) string {
 		Readers []holderJSON `json:"readers,omitempty"`
 		Waiting []string     `json:"waiting"`
 		Permits []permitJSON `json:"permits,omitempty"`
-	}{Name: s.Name, Held: keyIsThere(h), holderJSON: holderAsJSON(h.Holder, h.Left), Readers: readersAsJSON(others.readers), Waiting: labels(others.waiting), Permits: permitsAsJSON(others.permits)}
+		Missing string       `json:"missing,omitempty"` // why readers, waiting and permits may lack some
+	}{Name: s.Name, Held: keyIsThere(h), holderJSON: holderAsJSON(h.Holder, h.Left), Readers: readersAsJSON(others.readers), Waiting: labels(others.waiting), Permits: permitsAsJSON(others.permits), Missing: words(others.err)}
 	for _, node := range h.Nodes {
 		says := node.Verdict.String()
 		switch node.Verdict {
