@@ -88,20 +88,26 @@ func TestManyWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// A caller whose ctx ends while a hung server is being connected to leaves nothing behind that the next caller waits
-// for, which is the time of a whole connecting.
-func TestNextAfterConnecting(t *testing.T) {
-	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
+// openSilent returns a Locker of a server that answers nothing, and the server's listener.
+func openSilent(t *testing.T) (*Locker, *net.TCPListener) {
+	silent, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer silent.Close()
+	t.Cleanup(func() { silent.Close() })
 	locker, err := Open(Config{URL: "redis://" + silent.Addr().String(), Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer locker.Close()
+	t.Cleanup(locker.Close)
+	return locker, silent
+}
+
+// A caller whose ctx ends while a hung server is being connected to leaves nothing behind that the next caller waits
+// for, which is the time of a whole connecting.
+func TestNextAfterConnecting(t *testing.T) {
+	t.Parallel()
+	locker, _ := openSilent(t)
 	for range 4 {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		start := time.Now()

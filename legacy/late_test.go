@@ -299,16 +299,7 @@ func TestRefusedInALaterTry(t *testing.T) {
 // waits for the same connection, is not told that its own ctx has ended.
 func TestCtxOfAnotherCallerEnds(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
-	locker, err := Open(Config{URL: "redis://" + silent.Addr().String(), Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locker.Close()
+	locker, silent := openSilent(t)
 	cause := errors.New("the cause")
 	var ctx context.Context
 	var peer net.Conn
@@ -322,7 +313,7 @@ func TestCtxOfAnotherCallerEnds(t *testing.T) {
 				t.Errorf("the caller whose ctx ends has the error %v", err)
 			}
 		})
-		silent.(*net.TCPListener).SetDeadline(time.Now().Add(time.Second))
+		silent.SetDeadline(time.Now().Add(time.Second))
 		peer, _ = silent.Accept()
 	}
 	defer peer.Close()

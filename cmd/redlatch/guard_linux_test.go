@@ -46,21 +46,9 @@ func TestDeadlineOfWhoSlept(t *testing.T) {
 	}
 }
 
-// A guard that was killed or stopped while it was killing COMMAND leaves the rest to the other one.
-func TestDeadlineOfTwoGuards(t *testing.T) {
-	if err := canWalk(); err != nil {
-		t.Skip(err)
-	}
-	shared, file, err := newShared()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	bell, err := newAlarm()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("sh", "-c", "sleep 1000 & echo; wait")
+// startTree starts a shell's script as COMMAND, and returns its tree once it has written a line. It ends with the test.
+func startTree(t *testing.T, script string) *tree {
+	cmd := exec.Command("sh", "-c", script)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -76,6 +64,24 @@ func TestDeadlineOfTwoGuards(t *testing.T) {
 	if _, err := out.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
+	return tree
+}
+
+// A guard that was killed or stopped while it was killing COMMAND leaves the rest to the other one.
+func TestDeadlineOfTwoGuards(t *testing.T) {
+	if err := canWalk(); err != nil {
+		t.Skip(err)
+	}
+	shared, file, err := newShared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	bell, err := newAlarm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := startTree(t, "sleep 1000 & echo; wait")
 	shared.extend(clock.System.Now().Add(-time.Second))
 	shared.expired.Store(true) // by the other
 	s := &sentinel{shared: shared, tree: tree, alarm: bell, look: make(chan struct{}, 1), gone: make(chan struct{})}
@@ -91,7 +97,7 @@ func TestDeadlineOfTwoGuards(t *testing.T) {
 	}()
 	s.look <- struct{}{}
 	for end := time.Now().Add(limit); ; time.Sleep(poll) {
-		pids, err := descendants(cmd.Process.Pid)
+		pids, err := descendants(tree.root)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,23 +115,8 @@ func TestChildren(t *testing.T) {
 	if err := canWalk(); err != nil {
 		t.Skip(err)
 	}
-	cmd := exec.Command("sh", "-c", "sleep 1000 & sleep 1000 & echo; wait")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	tree := &tree{root: cmd.Process.Pid, spares: func(int) (bool, bool) { return false, true }, group: func() int { return 0 }}
-	t.Cleanup(func() {
-		tree.clear(limit)
-		_ = cmd.Wait()
-	})
-	if _, err := out.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	for _, parent := range []int{cmd.Process.Pid, os.Getpid()} {
+	tree := startTree(t, "sleep 1000 & sleep 1000 & echo; wait")
+	for _, parent := range []int{tree.root, os.Getpid()} {
 		listed, scanned := listedChildren(parent), scannedChildren()(parent)
 		slices.Sort(listed)
 		slices.Sort(scanned)
@@ -133,7 +124,7 @@ func TestChildren(t *testing.T) {
 			t.Errorf("the children of %d: listed %v, scanned %v", parent, listed, scanned)
 		}
 	}
-	if pids, err := descendants(cmd.Process.Pid); err != nil || len(pids) != 2 {
+	if pids, err := descendants(tree.root); err != nil || len(pids) != 2 {
 		t.Errorf("got %v, %v; want two", pids, err)
 	}
 }
