@@ -331,6 +331,15 @@ func TestGrantWithoutSpace(t *testing.T) {
 	}
 }
 
+// findHeld has the client find that another holds the lock "name". It then knows that it is not free, so that its next write
+// asks for a place.
+func findHeld(t *testing.T, client *redlatch.Client) {
+	enginetest.Await(t, "it is found held", func() bool {
+		_, err := client.TryLock(t.Context(), "name")
+		return errors.Is(err, redlatch.ErrHeld)
+	})
+}
+
 // Servers without space refuse to note that an attempt, or a place in the wait queue, was given up: they are asked again
 // each second, and not as fast as they answer, for as long as they have none.
 func TestGivesUpWithoutSpace(t *testing.T) {
@@ -342,11 +351,7 @@ func TestGivesUpWithoutSpace(t *testing.T) {
 		client := w.open(t)
 		if held {
 			enginetest.Lock(t, newWire(t, c, prefix).open(t), "name")
-			// It is then known not to be free, so that the next write asks for a place.
-			enginetest.Await(t, "it is found held", func() bool {
-				_, err := client.TryLock(t.Context(), "name")
-				return errors.Is(err, redlatch.ErrHeld)
-			})
+			findHeld(t, client)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -382,11 +387,7 @@ func TestLatePlace(t *testing.T) {
 	w := newWire(t, c, prefix)
 	client := w.open(t)
 	enginetest.Lock(t, newWire(t, c, prefix).open(t), "name")
-	// It is then known not to be free, so that the next write asks for a place.
-	enginetest.Await(t, "it is found held", func() bool {
-		_, err := client.TryLock(t.Context(), "name")
-		return errors.Is(err, redlatch.ErrHeld)
-	})
+	findHeld(t, client)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	late := w.lose(cancel)

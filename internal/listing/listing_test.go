@@ -50,7 +50,7 @@ func TestKeptForEver(t *testing.T) {
 	}
 }
 
-// The holder is who has the key on most nodes, of those that have one, and the longest queue comes first: whoever moves from one to
+// The holder is who has the key on most nodes, of those that have one, and the longest queue comes first: one that moves from one to
 // another is named once.
 func TestMerge(t *testing.T) {
 	t.Parallel()
