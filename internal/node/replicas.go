@@ -156,8 +156,10 @@ func (n *Node) acknowledged(ctx context.Context, seen *sighting) error {
 	}
 	select {
 	case err := <-a.done:
-		if _, other := errors.AsType[*historyError](err); other || isByReplica(err) {
-			n.link.distrust() // what is known is about another server, or the connection for WAIT leads to a former one
+		if _, other := errors.AsType[*historyError](err); other || isReply(err) {
+			// What is known is about another server, the connection for WAIT leads to a former one, or the right to
+			// wait was taken away.
+			n.link.distrust()
 		}
 		return err
 	case <-ctx.Done():

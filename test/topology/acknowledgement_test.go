@@ -71,3 +71,24 @@ func TestAcknowledgementsFollowTheAddress(t *testing.T) {
 		awaitLock(t, client, "a lock at the new master")
 	})
 }
+
+// The user may no longer wait for replicas. A caller is told so, and does not wait for ever.
+func TestAcknowledgementIsForbiddenLater(t *testing.T) {
+	t.Parallel()
+	locktest.EachFlavor(t, func(t *testing.T, binary string) {
+		r := newReplicated(t, redistest.Options{Binary: binary})
+		conf := r.config()
+		conf.NoQuarantine = true
+		conf.Replicas.Count = 1
+		client := locktest.Open(t, conf)
+		locktest.Unlock(t, locktest.TryLock(t, client, "known"))
+
+		locktest.Do(t, r.master, "ACL", "SETUSER", "default", "-wait")
+		lock, err := client.Lock(locktest.Within(t, locktest.Patience), "x")
+		if !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "NOPERM") {
+			t.Errorf("%v, %v", lock, err)
+		}
+		locktest.Do(t, r.master, "ACL", "SETUSER", "default", "+wait")
+		awaitLock(t, client, "the right is back")
+	})
+}
