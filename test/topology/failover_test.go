@@ -411,6 +411,11 @@ func TestFsync(t *testing.T) {
 		locktest.Unlock(t, lock)
 		locktest.Do(t, r.replica, "CONFIG", "SET", "appendonly", "no")
 		awaitNotReplicated(t, "0 of 1 replicas acknowledged it within 300ms as on disk", func() error { return locktest.ErrorOf(client.TryLock(t.Context(), "y")) })
+
+		locktest.Do(t, r.master, "CONFIG", "SET", "appendonly", "no")
+		if _, err := client.Lock(locktest.Within(t, locktest.Patience), "y"); !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "appendonly yes") {
+			t.Errorf("the master has no append-only file any more: %v", err)
+		}
 	})
 }
 
