@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -123,7 +124,7 @@ func clusterRow(node doctor.Report) []string {
 	masters := node.Cluster.Masters
 	answer, uptime := 0, time.Duration(0)
 	var versions, keeps, memory, lacks, same []string
-	worst := doctor.Report{}
+	worst, refusal := doctor.Report{}, error(nil)
 	for _, m := range masters {
 		if m.SameAs != "" {
 			same = append(same, m.SameAs)
@@ -139,11 +140,12 @@ func clusterRow(node doctor.Report) []string {
 		if m.MaxMemory > 0 {
 			memory = append(memory, size(m.MaxMemory)+" "+m.Policy)
 		}
+		refusal = cmp.Or(refusal, m.Refusal)
 		if m.ClockKnown && (!worst.ClockKnown || m.ClockOffset.Abs() > worst.ClockOffset.Abs()) {
 			worst = m.Report
 		}
 	}
-	cells := row(doctor.Report{Node: node.Node, Err: node.Err, Latency: node.Latency, Role: "cluster", Status: node.Status, Left: node.Left,
+	cells := row(doctor.Report{Node: node.Node, Err: node.Err, Latency: node.Latency, Role: "cluster", Status: node.Status, Left: node.Left, Refusal: refusal,
 		ClockKnown: worst.ClockKnown, ClockOffset: worst.ClockOffset, ClockError: worst.ClockError})
 	if node.Err == nil {
 		cells[1] = fmt.Sprintf("%d of %d", answer, len(masters))

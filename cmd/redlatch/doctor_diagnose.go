@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/doctor"
+	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
 )
 
@@ -64,6 +65,8 @@ func (d *doctorCmd) diagnose(reports []doctor.Report) findings {
 func (d *doctorCmd) diagnoseUnreached(f *findings, node doctor.Report, otherwise string) {
 	if _, answered := errors.AsType[*driver.ServerError](node.Err); answered {
 		otherwise = mendReported
+	} else if errors.Is(node.Err, admission.ErrUnfit) {
+		otherwise = "" // the text says what to do
 	}
 	f.add(warning, node.Node, "it cannot be examined: "+strings.TrimPrefix(words(node.Err), "not sent: "), cmp.Or(remedy(node.Err), otherwise))
 }

@@ -12,9 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/doctor"
 	"github.com/redlatch/redlatch/internal/admission"
 	"github.com/redlatch/redlatch/internal/driver"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // sound is a node of which there is nothing to say.
@@ -137,6 +139,11 @@ func TestDiagnose(t *testing.T) {
 		}, exit: 2, want: []string{"unsafe: a: it may delete locks to make room (maxmemory 1.5G, allkeys-lru)"}},
 		{name: "refuses writes", change: []func(*doctor.Report){func(n *doctor.Report) { n.Refusal = errors.New("MISCONF disk") }},
 			exit: 2, want: []string{"unsafe: a: it refuses harmless commands, and would refuse locks: MISCONF disk"}},
+		{name: "a majority refuses writes", change: []func(*doctor.Report){
+			func(n *doctor.Report) { n.Refusal = errors.New("OOM") },
+			func(n *doctor.Report) { waiting(n); n.Refusal = errors.New("OOM") },
+		}, exit: 2, want: []string{"unsafe: only 1 of 3 nodes vote, and a lock takes 2: no lock can be acquired, and waiting does not help",
+			"unsafe: a, b: it refuses harmless commands", "warning: b: it started 25s ago"}},
 		{name: "slow", change: []func(*doctor.Report){func(n *doctor.Report) { n.Latency = 30 * time.Millisecond }},
 			exit: 1, want: []string{"warning: a: a round trip takes 30ms of the 50ms"}},
 		{name: "slow for one, and patient clients", change: []func(*doctor.Report){func(n *doctor.Report) { n.Latency = 30 * time.Millisecond }},
@@ -246,6 +253,45 @@ func TestRemedyOfARefusal(t *testing.T) {
 		if len(one.nodes) > 0 && one.remedy != "mend what the server reports" {
 			t.Errorf("%s: %s", one.text, one.remedy)
 		}
+	}
+}
+
+// A Cluster that has no slots or is none can be reached: to look for it is no remedy.
+func TestRemedyOfAnUnfitCluster(t *testing.T) {
+	t.Parallel()
+	for what, options := range map[string]redistest.Options{
+		"the server is not part of a Cluster": {}, "no master of the Cluster has a slot yet: give each slot a master": {Args: []string{"--cluster-enabled", "yes"}},
+	} {
+		server, err := redistest.Start(t.Context(), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { server.Close() })
+		reports, err := doctor.Examine(t.Context(), redlatch.Config{Nodes: []string{server.URL() + "?cluster"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var f findings
+		new(doctorCmd).diagnoseUnreached(&f, reports[0], "check that it runs")
+		if !strings.Contains(f[0].text, what) || f[0].remedy != "" {
+			t.Errorf("%s: %q", f[0].text, f[0].remedy)
+		}
+	}
+}
+
+// A node that refuses what locks need does not vote, whatever its quarantine says.
+func TestVotesOfARefusal(t *testing.T) {
+	node, cluster := sound("a"), soundCluster("b")
+	node.Refusal = errors.New("OOM")
+	cluster.Cluster.Masters[1].Refusal = node.Refusal
+	for _, cells := range [][]string{row(node), clusterRow(cluster)} {
+		if cells[6] != "no" {
+			t.Errorf("%q", cells)
+		}
+	}
+	node.Refusal = nil
+	if votes := row(node)[6]; votes != "yes" {
+		t.Errorf("%q", votes)
 	}
 }
 

@@ -93,7 +93,7 @@ func askAddresses(ctx context.Context, conn driver.Conn, seed string) (masters [
 	case err != nil:
 		return nil, nil, err
 	case len(masters) == 0:
-		return nil, nil, errNoMasters
+		return nil, nil, fmt.Errorf("%w: %w: give each slot a master", admission.ErrUnfit, errNoMasters)
 	}
 	reply, err := conn.Do(ctx, "CLUSTER", "SLOTS")
 	if err != nil {
