@@ -70,6 +70,24 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// Of holders on as many nodes, always the same is named; of queues as long, the first node's comes first; and a reader has left what a
+// quorum keeps.
+func TestMergeOfEquals(t *testing.T) {
+	t.Parallel()
+	id := ID{Name: "name"}
+	var on []map[ID]Found
+	var want []string
+	for i := range 20 {
+		want = append(want, string(rune('a'+i)))
+		on = append(on, map[ID]Found{id: {Holder: want[i], Queue: want[i : i+1], Readers: map[string]time.Duration{"r": time.Duration(i + 1)}}})
+	}
+	for range 20 { // a map has no order
+		if got := Merge(on)[0]; got.Holder != "a" || !slices.Equal(got.Queue, want) || !slices.Equal(got.Readers, []Reader{{"r", 10, 20}}) {
+			t.Fatalf("%+v", got)
+		}
+	}
+}
+
 // A slash in a name is a character like any other for a pattern, and what surrounds a name is none of it.
 func TestNames(t *testing.T) {
 	t.Parallel()
