@@ -202,6 +202,9 @@ func announce(ctx context.Context, tx Tx, enter, query, resource string, token u
 	// transaction.
 	for range 2 {
 		result, err := tx.ExecContext(ctx, enter, resource, int64(token))
+		if sqlState(err) == "42P01" { // PostgreSQL knows no such table
+			err = fmt.Errorf("%w (make the guard table by Table.Create, or name it in Table.Name)", err)
+		}
 		if err != nil {
 			return fmt.Errorf("fence: entering %q: %w", resource, err)
 		}

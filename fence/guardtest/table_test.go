@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -161,6 +162,19 @@ func TestTableCreate(t *testing.T) {
 			t.Errorf("got %v, want the server's refusal", err)
 		}
 	})
+}
+
+// Where PostgreSQL has no guard table, the error says how to make it.
+func TestTableMissing(t *testing.T) {
+	db, table := postgresDB(t, ""), fence.Table{Name: "nowhere"}
+	for what, err := range map[string]error{
+		"Do":       table.Do(t.Context(), db, "a", 1, func(*sql.Tx) error { t.Error("fn ran"); return nil }),
+		"DoShared": table.DoShared(t.Context(), db, "a", 1, func(*sql.Tx) error { t.Error("fn ran"); return nil }),
+	} {
+		if sqlState(err) != "42P01" || !strings.Contains(err.Error(), "Table.Create") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
 }
 
 func TestTableNames(t *testing.T) {
