@@ -120,14 +120,15 @@ type LockReleased struct {
 }
 
 // NodeQuarantined says that this client has asked a node for its vote, and that the node may have
-// forgotten locks and does not vote yet. It is observed again when the end of the quarantine turns
-// out to be another.
+// forgotten locks and does not vote yet. It is observed again when the quarantine turns out to end
+// 5 s later or more.
 type NodeQuarantined struct {
 	Node string
 	// RunID is the run of the server; in a Cluster, that of one of its masters.
 	RunID  string
 	Reason string
-	// Until is when the quarantine ends by itself.
+	// Until is when the quarantine ends by itself. Servers count in whole seconds, so it may be up to
+	// two seconds later.
 	Until time.Time
 }
 
