@@ -57,12 +57,12 @@ func WithMaxHold(d time.Duration) Option {
 //
 // The caller is not delayed: Unlock and Do return as they do without it. The client releases the
 // lock when d is over, or gives it to its next caller, who waits until then. The servers keep the
-// lock without the client, too: if d is longer than the TTL they get d as the TTL, and Unlock
-// prolongs the lock once, as Extend does, if the rest of it is too short. After Close, or when
-// the process ends, the lock lasts until its TTL has run out. d is measured from the grant by this
-// process's monotonic clock, and the servers keep the lock for the drift longer, so that d is over
-// by their clocks as well. The lock's context ends with Unlock. A lock that was lost is not kept. A
-// lock that was detached is left to whoever keeps its id.
+// lock without the client, too: if d is longer than the TTL their TTL is d with what an attempt
+// may take, and Unlock prolongs the lock once, as Extend does, if the rest is too short. After
+// Close, or when the process ends, the lock lasts until its TTL has run out. d is measured from
+// the grant by this process's monotonic clock, and the servers keep the lock for the drift longer,
+// so that d is over by their clocks as well. The lock's context ends with Unlock. A lock that was
+// lost is not kept. A lock that was detached is left to whoever keeps its id.
 //
 // If Unlock cannot prolong the lock, it returns ErrNoQuorum or another error of Extend, and the
 // lock is kept as long as it can be. If it finds the lock lost, it returns ErrLost. If it need not
