@@ -71,3 +71,22 @@ func TestPatternOfBytes(t *testing.T) {
 		})
 	}
 }
+
+// A KeyTemplate may have what means something else in a server's pattern.
+func TestListWithAnOddTemplate(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	for _, template := range []string{`a[b]:{name}`, `a\b:{name}`, `a*b?:{name}:[c]`} {
+		c := locktest.Config(server.URL())
+		c.KeyTemplate = template
+		client := locktest.Open(t, c)
+		lock := locktest.TryLock(t, client, "x")
+		permit := locktest.TryLock(t, client, "p", redlatch.WithPermits(2))
+		listed, _, err := redlatch.List(t.Context(), c, "*")
+		if err != nil || len(listed) != 2 || !listed[0].Permit || listed[1].Name != "x" {
+			t.Errorf("%s: listed %+v, %v", template, listed, err)
+		}
+		locktest.Unlock(t, lock)
+		locktest.Unlock(t, permit)
+	}
+}
