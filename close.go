@@ -2,6 +2,8 @@ package redlatch
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -16,7 +18,7 @@ import (
 // left when no quorum has answered for hundreds in a row.
 //
 // The error wraps ErrNoQuorum or ErrRefused for locks of which fewer than a quorum of keys were
-// seen deleted. A second call does nothing.
+// seen deleted. Its text has the first ten of them. A second call does nothing.
 //
 // Close ends the ctx of the function that Campaign runs, with a cause that wraps ErrReleased and
 // ErrClosed. It releases the lead when the function has returned, or when the validity is over, and
@@ -37,8 +39,27 @@ func (c *Client) Close() error {
 
 	errs := c.releaseAll(held)
 	c.shut()
+	return closeError(errs)
+}
+
+// closeError joins errs, which may be those of thousands of locks.
+func closeError(errs []error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	const told = 10
+	if len(errs) > told {
+		errs = append(errs[:told:told], furtherErrors(errs[told:]))
+	}
 	return errors.Join(errs...)
 }
+
+// furtherErrors are found by errors.Is and have no text of their own.
+type furtherErrors []error
+
+func (e furtherErrors) Error() string {
+	return fmt.Sprintf("%d further locks were not unlocked either", len(e))
+}
+
+func (e furtherErrors) Unwrap() []error { return e }
 
 // maxUnheard is how many releases in a row may hear no quorum before Close leaves the rest of the
 // locks to their TTL. It is twice what is released at once, as one stall of this process can make

@@ -92,6 +92,21 @@ func TestHoldersAreToldDuringClose(t *testing.T) {
 	})
 }
 
+// What Close says of thousands of locks is short, and errors.Is finds all of it.
+func TestErrorOfMany(t *testing.T) {
+	errs := make([]error, 3000)
+	if err := redlatch.CloseError(errs); err != nil {
+		t.Error(err)
+	}
+	for i := range errs {
+		errs[i] = redlatch.ErrNoQuorum
+	}
+	errs[len(errs)-1] = redlatch.ErrRefused
+	if err := redlatch.CloseError(errs); !errors.Is(err, redlatch.ErrRefused) || !errors.Is(err, redlatch.ErrNoQuorum) || len(err.Error()) > 1000 {
+		t.Error(err)
+	}
+}
+
 // When no node answers, Close takes no longer for many locks than for a few, and all of them are
 // over.
 func TestCloseOfManyWithoutNodes(t *testing.T) {
@@ -103,7 +118,8 @@ func TestCloseOfManyWithoutNodes(t *testing.T) {
 		locks := holdMany(t, client, 10*redlatch.MaxReleases)
 		client.Delay(time.Minute) // longer than anybody waits for an answer
 		start := time.Now()
-		if err := client.Close(); !errors.Is(err, redlatch.ErrNoQuorum) {
+		err := client.Close()
+		if more := fmt.Sprintf("\n%d further locks", len(locks)-10); !errors.Is(err, redlatch.ErrNoQuorum) || strings.Count(err.Error(), "\n") != 10 || !strings.Contains(err.Error(), more) {
 			t.Error(err)
 		}
 		if took := time.Since(start); took > 12*nodeTimeout {

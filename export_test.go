@@ -14,6 +14,9 @@ import (
 // MaxReleases is how many locks Close releases at once.
 const MaxReleases = maxReleases
 
+// CloseError returns what Close does of errors.
+func CloseError(errs []error) error { return closeError(errs) }
+
 // KindOf returns what a failed vote for op amounts to.
 func KindOf(op string, nodes []NodeAnswer) error { return newQuorumError(op, "x", nodes).kind }
 
