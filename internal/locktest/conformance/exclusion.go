@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
@@ -91,6 +92,49 @@ func inOrder(t *testing.T, s Stage) {
 	if got := gate.Whole(); got != "0 1 2 3 4" {
 		t.Errorf("the order was %s", got)
 	}
+}
+
+// So do those of several clients, each as soon as it is free. A busy machine may be late, or somebody
+// miss his turn, but not each time.
+func inOrderOfClients(t *testing.T, s Stage) {
+	first := s.Open(t, redlatch.Config{})
+	clients := [4]Client{s.Open(t, redlatch.Config{}), s.Open(t, redlatch.Config{}), s.Open(t, redlatch.Config{}), s.Open(t, redlatch.Config{})}
+	var order string
+	var took time.Duration
+	for range 20 {
+		order, took = orderOf(t, locktest.TryLock(t, first, t.Name()), clients)
+		if order == "0 1 2 3" && took < soon {
+			return
+		}
+		awaitGone(t, s, t.Name())
+	}
+	t.Errorf("the order was %s, and took %v", order, took)
+}
+
+// orderOf has a waiter of each client come, and returns in which order they had the lock, and how long all of
+// them took since its release.
+func orderOf(t *testing.T, held *redlatch.Lock, clients [4]Client) (string, time.Duration) {
+	t.Helper()
+	gate := &locktest.Turnstile{T: t}
+	var group sync.WaitGroup
+	for i, client := range clients {
+		report, waits := locktest.WhenWaiting(nil)
+		out := locktest.LockIn(locktest.Within(t, locktest.Patience), client, held.Name(), report)
+		<-waits
+		time.Sleep(10 * time.Millisecond) // its place may be asked for after the report
+		group.Go(func() {
+			o := <-out
+			if o.Err != nil {
+				t.Error(o.Err)
+				return
+			}
+			gate.Pass(o.Lock, fmt.Sprint(i))
+		})
+	}
+	locktest.Unlock(t, held)
+	start := time.Now()
+	group.Wait()
+	return gate.Whole(), time.Since(start)
 }
 
 // TryDo runs fn if the lock is free, and says at once that it is held.

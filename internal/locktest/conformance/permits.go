@@ -133,24 +133,40 @@ func permitsInOrder(t *testing.T, s Stage) {
 	}
 }
 
-// When several permits are free several waiters get in, none of which lets go.
+// When several permits are free several waiters get in, none of which lets go, and soon.
 func permitsTogether(t *testing.T, s Stage) {
 	const k = 3
-	held := takeAll(t, k, s.Open(t, redlatch.Config{}))
+	clients := [k + 1]Client{s.Open(t, redlatch.Config{}), s.Open(t, redlatch.Config{}), s.Open(t, redlatch.Config{}), s.Open(t, redlatch.Config{})}
+	locktest.Soon(t, "several permits", soon, func(int) time.Duration { return inTogether(t, k, clients[k], clients[:k]) })
+}
+
+// inTogether has each of others wait for a permit, and returns how long all of them took from when the holder's were
+// released.
+func inTogether(t *testing.T, k int, holder Client, others []Client) time.Duration {
+	t.Helper()
+	held := takeAll(t, k, holder)
 	var outs []<-chan locktest.Outcome
-	for range k {
-		outs = append(outs, permitIn(t, locktest.Within(t, locktest.Patience), s.Open(t, redlatch.Config{}), k))
+	for _, other := range others {
+		outs = append(outs, permitIn(t, locktest.Within(t, locktest.Patience), other, k))
 	}
+	time.Sleep(10 * time.Millisecond) // until they rest: one who comes to the queue may wake up another
+	start := time.Now()
 	for _, lock := range held {
 		locktest.Unlock(t, lock)
 	}
+	var in []*redlatch.Lock
 	for i, out := range outs {
 		o := <-out
 		if o.Err != nil {
 			t.Fatalf("waiter %d beside others: %v", i, o.Err)
 		}
-		defer locktest.Unlock(t, o.Lock)
+		in = append(in, o.Lock)
 	}
+	took := time.Since(start)
+	for _, lock := range in {
+		locktest.Unlock(t, lock)
+	}
+	return took
 }
 
 // Many callers of several clients, some of which give up: no slot has two holders, tokens grow for each,
@@ -175,6 +191,8 @@ func permitsOfMany(t *testing.T, s Stage) {
 					}
 					lock, err := client.Acquire(attempt, t.Name(), k)
 					switch {
+					case err == nil && (lock.Slot() < 0 || lock.Slot() >= k):
+						t.Errorf("slot %d is one of %d", lock.Slot(), k)
 					case err == nil:
 						gates[lock.Slot()].Pass(lock, fmt.Sprint(i))
 					case attempt == ctx || ctx.Err() != nil:
@@ -227,6 +245,9 @@ func permitsGivenUp(t *testing.T, s Stage) {
 func permitsExtended(t *testing.T, s Stage) {
 	client := s.Open(t, redlatch.Config{})
 	lock := locktest.TryLock(t, client, t.Name(), redlatch.WithPermits(2), redlatch.WithoutRenewal())
+	if lock.Slot() < 0 || lock.Slot() > 1 {
+		t.Fatalf("slot %d is one of 2", lock.Slot())
+	}
 	key := slotKeys(t, 2)[lock.Slot()]
 	if s.Nodes() > 1 {
 		s.Set(t, 0, key, "")
