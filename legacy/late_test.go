@@ -267,6 +267,24 @@ func TestExtendBehindAnother(t *testing.T) {
 	})
 }
 
+// Unlock waits for an Extend under way: what that writes must not come to a key that is another's by then.
+func TestUnlockBehindAnExtend(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		conn := &slowConn{takes: commandTimeout / 2}
+		locker := &Locker{config: Config{Timeout: time.Minute}, patience: commandTimeout, conn: conn, inFlight: make(chan struct{}, 2)}
+		lock, err := newLock(t.Context(), locker, "a", "lock.a", locker.validity())
+		if err != nil {
+			t.Fatal(err)
+		}
+		go lock.Extend(t.Context()) // which is answered otherwise than by OK: its key is gone
+		synctest.Wait()
+		if err := lock.Unlock(t.Context()); conn.sent != 1 || !errors.Is(err, redlatch.ErrLost) {
+			t.Errorf("sent %d times: %v", conn.sent, err)
+		}
+	})
+}
+
 // refusingConn is a connection to a server that says that the lock is held, and then refuses the command.
 type refusingConn struct {
 	driver.Conn

@@ -99,7 +99,7 @@ func TestOneShotArguments(t *testing.T) {
 		is(t, true)(client.Release(ctx, name, id))
 	}
 
-	for _, commands := range []oneshot.Commands{oneshot.CommandsNative, oneshot.CommandsWatch, 9} {
+	for _, commands := range []oneshot.Commands{oneshot.CommandsNative, oneshot.CommandsWatch, oneshot.CommandsWatch + 1} {
 		c := locktest.Config(server.URL())
 		c.NoQuarantine = commands > oneshot.CommandsWatch
 		if _, err := oneshot.NewWith(locktest.Open(t, c), oneshot.Config{Commands: commands}); !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), "Config.Commands") {

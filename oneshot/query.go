@@ -50,10 +50,8 @@ func (c *Client) Inspect(ctx context.Context, name string) (Holding, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	told := false
 	return c.look(ctx, name, func(answers []vote.Answer) bool {
-		if _, _, decided := holding(answers); decided && !told {
-			told = true
+		if _, _, decided := holding(answers); decided {
 			time.AfterFunc(c.inside.NodeTimeout(), cancel)
 		}
 		return false
@@ -74,9 +72,8 @@ func (c *Client) look(ctx context.Context, name string, enough func([]vote.Answe
 	id, left, decided := holding(answers)
 	h := Holding{Left: left, Nodes: c.inside.Answers(answers).([]redlatch.NodeAnswer)}
 	switch {
-	case decided && id != "":
-		h.Holder = c.inside.Holder(id).(redlatch.Holder)
 	case decided:
+		h.Holder = c.inside.Holder(id).(redlatch.Holder)
 	case ctx.Err() != nil:
 		return h, call.ended(ctx)
 	default:

@@ -114,3 +114,18 @@ func TestInspectBesideANodeThatHangs(t *testing.T) {
 		return err == nil && took < 2*c.NodeTimeout // it has four of them to answer
 	})
 }
+
+// Who holds a lock is not told before the node has answered that decides it.
+func TestQueryWaitsForTheNodeThatDecides(t *testing.T) {
+	t.Parallel()
+	name := t.Name()
+	nodes := locktest.Shared(t, 5)
+	proxy := redistest.NewProxy(t, nodes[4].Addr())
+	client := newCaller(t, locktest.Config(append(redistest.URLs(nodes[:4]), proxy.URL())...), oneshot.CommandsAuto)
+	for i, holder := range []string{"a", "a", "b", "c", "a"} {
+		locktest.Do(t, nodes[i], "SET", name, holder, "PX", "60000")
+	}
+	inspect(t, client, name)
+	proxy.Delay(redistest.Replies, 20*time.Millisecond, 0)
+	again(t, func(t *testing.T, _ string) { holderIs(t, client, name, "a", 1, time.Minute) })
+}
