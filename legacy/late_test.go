@@ -55,6 +55,20 @@ func TestContextOfALockThatRanOut(t *testing.T) {
 				t.Errorf("the cause is %v", err)
 			}
 		})
+		t.Run(way+" where another has found it lost", func(t *testing.T) {
+			t.Parallel()
+			locker := &Locker{config: Config{Timeout: time.Minute}}
+			lock, err := newLock(t.Context(), locker, "a", "lock.a", locker.validity())
+			if err != nil {
+				t.Fatal(err)
+			}
+			lock.mu.Lock()
+			lock.state = lock.lost("it ran out") // and stands still before it ends the context
+			lock.mu.Unlock()
+			if look(lock.Context()) == nil {
+				t.Error("the first look at the context says that the lock is held")
+			}
+		})
 		t.Run(way+" of a pair", func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
@@ -185,13 +199,13 @@ func TestContextOfAnExtendedLock(t *testing.T) {
 		}
 		start, done := time.Now(), lock.Context().Done()
 		for range 3 {
-			time.Sleep(40 * time.Second)
+			time.Sleep(40*time.Second + sleepCheck/4) // so that it does not end when tick looks anyway
 			if err := lock.Extend(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		<-done
-		if lasted := time.Since(start); lasted != 3*time.Minute {
+		if lasted := time.Since(start); lasted != 3*time.Minute+3*(sleepCheck/4) {
 			t.Errorf("it ended after %v", lasted)
 		}
 	})
