@@ -26,8 +26,12 @@ func TestNilContext(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, err := legacy.Both(t.Context(), nil, nil, "x"); !errors.Is(err, redlatch.ErrInvalid) {
-		t.Errorf("Both of nothing: %v", err)
+	_, oldless := legacy.Both(t.Context(), nil, new(redlatch.Client), "x")
+	_, newless := legacy.Both(t.Context(), locker, nil, "x")
+	for what, err := range map[string]error{"Locker": oldless, "Client": newless} {
+		if !errors.Is(err, redlatch.ErrInvalid) || !strings.Contains(err.Error(), "Both needs one of each") {
+			t.Errorf("Both without a %s: %v", what, err)
+		}
 	}
 	if held.Err() != nil {
 		t.Errorf("the lock is %v", held.Err())
