@@ -3,6 +3,8 @@ package legacy_test
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -122,6 +124,43 @@ func TestBothWait(t *testing.T) {
 	await(t, "all keys are gone", func() bool { return w.keys(t) == 0 })
 }
 
+// Who gives up, and cannot give back the new lock, learns that, too.
+func TestBothCannotGiveBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, timeout, timeout)
+	try(t, w.locker, "foo")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := make(chan error, 1)
+	go func() { _, err := legacy.Both(ctx, w.locker, w.client, "foo"); ended <- err }()
+	await(t, "the new one is held", func() bool { return w.keys(t) == 4 })
+	w.nodes[1].Kill()
+	w.nodes[2].Kill()
+	cancel(errGaveUp)
+	if err := <-ended; !errors.Is(err, errGaveUp) || !errors.Is(err, redlatch.ErrNoQuorum) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The old one is released while the new one is held, so that who waits for the new one finds both free.
+func TestOldOneIsReleasedFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, timeout, timeout)
+	proxy := redistest.NewProxy(t, w.old.Addr())
+	w.locker = open(t, proxy.URL())
+	var held atomic.Bool
+	pair := w.both(t)
+	proxy.OnCommand(func(c redistest.Command) redistest.Action {
+		if c.Name() == "DEL" {
+			held.Store(pair.New().Err() == nil)
+		}
+		return redistest.Pass
+	})
+	unlock(t, pair)
+	if !held.Load() {
+		t.Error("the new one was released before")
+	}
+}
+
 // Losing the old lock is losing both.
 func TestOldOneIsLost(t *testing.T) {
 	t.Parallel()
@@ -181,7 +220,7 @@ func TestNewOneIsLost(t *testing.T) {
 		return w.keys(t) == 4
 	})
 	take()
-	if err := <-waiting; !errors.Is(err, redlatch.ErrLost) || errors.Is(err, context.Canceled) {
+	if err := <-waiting; !errors.Is(err, redlatch.ErrLost) || errors.Is(err, context.Canceled) || strings.Count(err.Error(), redlatch.ErrLost.Error()) != 1 {
 		t.Errorf("lost while waiting: %v", err)
 	}
 }

@@ -85,7 +85,7 @@ func TestOneShotArguments(t *testing.T) {
 			}
 		}
 	}
-	for _, id := range []string{"", strings.Repeat("x", 513), "redlatch:shared 7"} {
+	for _, id := range []string{"", strings.Repeat("x", 513), "redlatch:shared", "redlatch:shared 7"} {
 		fails(fmt.Sprintf("id %.10q", id), ctx, id, redlatch.ErrInvalid)
 	}
 	if _, err := client.Release(ctx, "", "x"); !errors.Is(err, redlatch.ErrInvalid) {
@@ -106,11 +106,16 @@ func TestOneShotArguments(t *testing.T) {
 			t.Errorf("commands %d are refused with %v", commands, err)
 		}
 	}
+	locktest.Do(t, server, "SET", name, "x", "PX", "60000")
 	ended := locktest.Within(t, 0)
 	<-ended.Done()
 	fails("ctx is done", ended, "x", ended.Err())
 	client.locks.Close()
 	fails("closed", ctx, "x", redlatch.ErrClosed)
+	if v := locktest.Value(t, server, name); v != "x" {
+		t.Errorf("a release was sent all the same: the key has %q", v)
+	}
+	locktest.Do(t, server, "DEL", name)
 }
 
 func TestOneShotWrongType(t *testing.T) {
