@@ -359,3 +359,31 @@ func TestCtxOfAnotherCallerEnds(t *testing.T) {
 	silent.Close() // so that it is refused where it comes later
 	callers.Wait()
 }
+
+// closedConn is a connection that answers nothing until it is closed.
+type closedConn struct {
+	driver.Conn
+	closed chan struct{}
+}
+
+func (c closedConn) Close() { close(c.closed) }
+
+func (c closedConn) Do(context.Context, ...string) (driver.Reply, error) {
+	<-c.closed
+	return driver.Reply{}, net.ErrClosed
+}
+
+// A caller whose command is under way when the Locker is closed learns that it was.
+func TestCloseAmidACommand(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		locker := &Locker{config: Config{Timeout: time.Minute, KeyTemplate: defaultTemplate}, patience: time.Minute, conn: closedConn{closed: make(chan struct{})}, inFlight: make(chan struct{}, 1)}
+		ended := make(chan error)
+		go func() { _, err := locker.TryLock(t.Context(), "a"); ended <- err }()
+		synctest.Wait()
+		go locker.Close()
+		if err := <-ended; !errors.Is(err, redlatch.ErrClosed) || errors.Is(err, redlatch.ErrNoQuorum) {
+			t.Errorf("got %v", err)
+		}
+	})
+}

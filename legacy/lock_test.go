@@ -288,7 +288,7 @@ func TestCauseOfTheEnd(t *testing.T) {
 			cancel(reason)
 			return redistest.DropReply
 		})
-		if err := call(ctx); !errors.Is(err, reason) {
+		if err := call(ctx); !errors.Is(err, reason) || strings.Contains(err.Error(), "%!") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
