@@ -45,11 +45,12 @@ func (c *Client) Admit(ctx context.Context, address string) error {
 // two holders while old locks are held. The quarantine waits for the locks of clients that died; a
 // client that was not stopped goes on locking, and extending what it holds, on nodes that were not reset.
 //
-// Reset waits for the node, or until ctx is done or the client is closed. The error wraps ErrInvalid
-// if the client has no such node, and ErrClosed if it is closed. Otherwise it says why the node was
-// not reset, and nothing was changed unless no answer came. Reset may be repeated, which begins the
-// quarantine anew. A Cluster cannot be reset safely, and Reset refuses it: use another Deployment
-// once no lock is held.
+// Reset waits for the node, or until ctx is done or the client is closed. It asks the other nodes
+// what they have recorded, and goes on without those that have not answered after five times
+// NodeTimeout, 500 ms at least. The error wraps ErrInvalid if the client has no such node, and
+// ErrClosed if it is closed. Otherwise it says why the node was not reset, and nothing was changed
+// unless no answer came. Reset may be repeated, which begins the quarantine anew. A Cluster cannot be
+// reset safely, and Reset refuses it: use another Deployment once no lock is held.
 func (c *Client) Reset(ctx context.Context, address string) error {
 	return c.atNode(ctx, address, "reset", member.Reset)
 }

@@ -41,6 +41,9 @@ func (n *Node) reset(ctx context.Context) error {
 	}
 	a := n.options.Agreement
 	others, later := n.othersRecords(ctx)
+	if ctx.Err() != nil { // this node has answered
+		return fmt.Errorf("the other nodes were still being asked for what they have recorded: %w", context.Cause(ctx))
+	}
 	if errors.Is(seen.unreadable, admission.ErrLater) {
 		later = seen.unreadable
 	}
