@@ -33,11 +33,12 @@ import (
 //
 // Observe changes nothing on the nodes, and has no goroutine: it works while the caller waits for
 // the next holder, and a slow caller sees the latest. It looks at the node that keeps the lock's
-// wait queue, and asks the others when that node has something new, has nothing, or does not
-// answer. If the server tells of a key that has changed, Observe waits for that, and a renewal
-// costs one command. If it does not, as behind package goredis and in redlatchtest, Observe looks
-// every 1.5 s and when the lock can have expired. It learns at once what its own client does. Each
-// range begins anew. Observe is safe for concurrent use.
+// wait queue, and asks the others when that node has something new, has nothing, or does not answer:
+// where a holder's key is left on that node alone, it finds that the holder has gone when the key
+// has. If the server tells of a key that has changed, Observe waits for that, and a renewal costs
+// one command. If it does not, as behind package goredis and in redlatchtest, Observe looks every
+// 1.5 s and when the lock can have expired. It learns at once what its own client does. Each range
+// begins anew. Observe is safe for concurrent use.
 func (c *Client) Observe(ctx context.Context, name string) iter.Seq2[Holder, error] {
 	return func(yield func(Holder, error) bool) {
 		if err := checkContext(ctx); err != nil {
