@@ -85,6 +85,12 @@ func (e *historyError) Error() string {
 	return fmt.Sprintf("the server with run_id %s voted, and that with run_id %s was asked for its replicas: if this goes on, one is a former master, to which a connection still leads: make it a replica, or end it", voted, asked)
 }
 
+// noWait is the server's refusal of WAIT or WAITAOF to this client, which asking again does not change. The server does
+// all else.
+type noWait struct{ error }
+
+func (e noWait) Unwrap() error { return e.error }
+
 // errNoWord does not say that the server hangs: it may be the replicas that do. Servers that are idle end a WAIT up to 100 ms
 // late, so that two in turn may last longer than a step.
 var errNoWord = errors.New("the time for it was over")
@@ -132,9 +138,9 @@ func (n *Node) probeReplicas(ctx context.Context) error {
 		return err
 	}
 	if n.replicas.Fsync {
-		return fmt.Errorf("%w: Config.Replicas.Fsync needs WAITAOF, which Redis and Valkey have from 7.2 on, and appendonly yes: %w", admission.ErrUnfit, err)
+		return noWait{fmt.Errorf("%w: Config.Replicas.Fsync needs WAITAOF, which Redis and Valkey have from 7.2 on, and appendonly yes: %w", admission.ErrUnfit, err)}
 	}
-	return fmt.Errorf("%w: Config.Replicas needs WAIT: %w", admission.ErrUnfit, err)
+	return noWait{fmt.Errorf("%w: Config.Replicas needs WAIT: %w", admission.ErrUnfit, err)}
 }
 
 // acknowledged waits until replicas have acknowledged a vote of the server that was seen, or ctx is
@@ -156,7 +162,8 @@ func (n *Node) acknowledged(ctx context.Context, seen *sighting) error {
 	}
 	select {
 	case err := <-a.done:
-		if _, other := errors.AsType[*historyError](err); other || isReply(err) {
+		_, other := errors.AsType[*historyError](err)
+		if _, refused := errors.AsType[noWait](err); other || refused || isByReplica(err) {
 			// What is known is about another server, the connection for WAIT leads to a former one, or the right to
 			// wait was taken away.
 			n.link.distrust()
@@ -211,7 +218,10 @@ func (r *replicas) ask(life context.Context) (history string, err error) {
 	}
 	replies, errs := r.Conn.Batch(ctx, commands...)
 	last := len(commands) - 1
-	if err := cmp.Or(errs[0], errs[last]); err != nil { // the last is often the same; WAIT may be forbidden
+	switch err := cmp.Or(errs[0], errs[last]); { // the last is often the same; WAIT may be forbidden
+	case err != nil && errs[0] == nil && isFinal(err):
+		return "", r.unasked(noWait{err})
+	case err != nil:
 		return "", r.unasked(err)
 	}
 	history, local, count := replies[0].Text, true, replies[last].Int

@@ -154,6 +154,31 @@ func TestFsyncIsAskedForWhenReplicasHaveTheVote(t *testing.T) {
 	}
 }
 
+// A server that refuses WAIT is looked at anew, which says so, and not one that is as able to vote as before.
+func TestServerThatRefusesToWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			refusal string
+			fsync   bool // and too few replicas have it on disk
+			trusted bool
+		}{
+			{"NOPERM no", false, false}, {"ERR WAIT cannot be used with replica instances.", false, false},
+			{"NOREPLICAS Not enough", false, true}, {"NOPERM no", true, true},
+		} {
+			conn := &synced{answer: []driver.Reply{{Kind: driver.Int, Int: 1}, {Kind: driver.Int}}, wait: &driver.ServerError{Text: c.refusal}}
+			n := New(nil, Options{slotTag: "7", Replicas: Replicas{Conn: conn, Want: 1, Fsync: c.fsync, Limit: time.Second}})
+			n.link.connected.Store(1)
+			err := n.acknowledged(t.Context(), &sighting{history: "a r"})
+			if trusted := n.link.connected.Load() == 1; trusted != c.trusted || !isReply(err) {
+				t.Errorf("%+v: %v, and is trusted: %t", c, err, trusted)
+			}
+			n.end()
+			n.background.Wait()
+		}
+	})
+}
+
 // What is said of a vote that does not count is one line, and says what to do where waiting does not help.
 func TestTextOfTooFewReplicas(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
@@ -158,9 +159,10 @@ func (n *Node) release(ctx context.Context, r vote.Release) (driver.Reply, error
 }
 
 // readyToRelease waits until a release may be sent. ended must follow, unless there is an error. A release is also sent to a node
-// with unanswered commands.
+// with unanswered commands, and to one that refuses WAIT: no replica has to acknowledge it.
 func (n *Node) readyToRelease(ctx context.Context) error {
-	if err := n.Connect(ctx); err != nil {
+	err := n.Connect(ctx)
+	if _, refused := errors.AsType[noWait](err); err != nil && !refused {
 		return err
 	}
 	return n.inFlight.releases.take(ctx)

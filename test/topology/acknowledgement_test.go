@@ -72,7 +72,8 @@ func TestAcknowledgementsFollowTheAddress(t *testing.T) {
 	})
 }
 
-// The user may no longer wait for replicas. A caller is told so, and does not wait for ever.
+// The user may no longer wait for replicas. A caller is told so, and does not wait for ever. What is held can be released, and
+// nothing is left behind.
 func TestAcknowledgementIsForbiddenLater(t *testing.T) {
 	t.Parallel()
 	locktest.EachFlavor(t, func(t *testing.T, binary string) {
@@ -81,12 +82,16 @@ func TestAcknowledgementIsForbiddenLater(t *testing.T) {
 		conf.NoQuarantine = true
 		conf.Replicas.Count = 1
 		client := locktest.Open(t, conf)
-		locktest.Unlock(t, locktest.TryLock(t, client, "known"))
+		held := locktest.TryLock(t, client, "held", redlatch.WithoutRenewal())
 
 		locktest.Do(t, r.master, "ACL", "SETUSER", "default", "-wait")
 		lock, err := client.Lock(locktest.Within(t, locktest.Patience), "x")
 		if !errors.Is(err, redlatch.ErrRefused) || !strings.Contains(err.Error(), "NOPERM") {
 			t.Errorf("%v, %v", lock, err)
+		}
+		locktest.Unlock(t, held)
+		for _, key := range []string{"held", "x"} {
+			locktest.AwaitValue(t, r.master, key, "")
 		}
 		locktest.Do(t, r.master, "ACL", "SETUSER", "default", "+wait")
 		awaitLock(t, client, "the right is back")
