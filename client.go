@@ -3,6 +3,7 @@ package redlatch
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	randv2 "math/rand/v2"
@@ -359,9 +360,9 @@ func (c *Client) enterWith(l *Lock) error {
 // whileOpen returns a context that is done when ctx is, or when the client is closed. The caller must
 // call stop.
 func (c *Client) whileOpen(ctx context.Context) (either context.Context, stop func()) {
-	either, cancel := context.WithCancel(ctx)
-	life := context.AfterFunc(c.life, cancel)
-	return either, func() { life(); cancel() }
+	either, cancel := context.WithCancelCause(ctx)
+	life := context.AfterFunc(c.life, func() { cancel(context.Cause(c.life)) })
+	return either, func() { life(); cancel(nil) }
 }
 
 // untilClose calls do, unless the client is closed. Close ends the ctx of do, and waits for it. call is what
@@ -377,7 +378,7 @@ func (c *Client) untilClose(ctx context.Context, call string, do func(context.Co
 	ctx, end := c.whileOpen(ctx)
 	defer end()
 	err := do(ctx)
-	if err != nil && c.life.Err() != nil {
+	if err != nil && c.life.Err() != nil && !errors.Is(err, ErrClosed) {
 		return fmt.Errorf("%w; %w", ErrClosed, err)
 	}
 	return err

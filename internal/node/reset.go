@@ -41,14 +41,14 @@ func (n *Node) reset(ctx context.Context) error {
 	}
 	a := n.options.Agreement
 	others, later := n.othersRecords(ctx)
-	if ctx.Err() != nil { // this node has answered
-		return fmt.Errorf("the other nodes were still being asked for what they have recorded: %w", context.Cause(ctx))
-	}
 	if errors.Is(seen.unreadable, admission.ErrLater) {
 		later = seen.unreadable
 	}
 	if later != nil { // nobody here can say for how long its clients hold their locks
 		return fmt.Errorf("%w: %w", admission.ErrUnfit, later)
+	}
+	if ctx.Err() != nil { // this node has answered
+		return fmt.Errorf("the other nodes were still being asked for what they have recorded: %w", context.Cause(ctx))
 	}
 	longest, former := a.MaxTTL, time.Duration(0)
 	for _, r := range append(others, seen.record) {

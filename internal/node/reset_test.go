@@ -1,7 +1,9 @@
 package node
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -45,6 +47,28 @@ func TestResetWaitsForTheLongest(t *testing.T) {
 		note, _ := admission.ParseNote(conn.note)
 		if want := admission.NewNote(note.Server, 1, admission.Agreement{MaxTTL: hours(2)}.Quarantine()); note != want {
 			t.Errorf("%+v: %q, not %q", c, conn.note, want.Text())
+		}
+	}
+}
+
+// A reset whose ctx ends while another node hangs says so, unless it has met what nobody here can reset.
+func TestResetThatEndsWhileOthersAreAsked(t *testing.T) {
+	t.Parallel()
+	reason := errors.New("the reason")
+	for _, other := range []error{nil, admission.ErrLater} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		census := NewCensus([]string{"n", "o", "p"})
+		census.join(1, func(context.Context) (*admission.Record, error) { return nil, other })
+		census.join(2, func(asked context.Context) (*admission.Record, error) {
+			cancel(reason)
+			<-asked.Done()
+			return nil, asked.Err()
+		})
+		n := New(&resettable{}, Options{Name: "n", Census: census, Agreement: admission.Agreement{Deployment: "d", Nodes: []string{"n", "o", "p"}, MaxTTL: time.Second},
+			ConnectTimeout: time.Hour, Patience: time.Second, Logger: slog.New(slog.DiscardHandler)})
+		t.Cleanup(n.Close)
+		if err := n.Reset(ctx); !errors.Is(err, cmp.Or(other, reason)) {
+			t.Errorf("the other says %v: %v", other, err)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -34,5 +35,12 @@ func TestResetWhileOthersHang(t *testing.T) {
 	}
 	if err := client.Reset(t.Context(), c.Nodes[0]); err != nil {
 		t.Errorf("with time enough: %v", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- client.Reset(t.Context(), c.Nodes[0]) }()
+	time.Sleep(200 * time.Millisecond) // until it asks them
+	client.Close()
+	if err := <-ended; !errors.Is(err, redlatch.ErrClosed) || errors.Is(err, context.Canceled) || strings.Count(err.Error(), redlatch.ErrClosed.Error()) != 1 {
+		t.Errorf("that is closed meanwhile: %v", err)
 	}
 }
