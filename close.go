@@ -56,7 +56,7 @@ func closeError(errs []error) error {
 type furtherErrors []error
 
 func (e furtherErrors) Error() string {
-	return fmt.Sprintf("%d further locks were not unlocked either", len(e))
+	return fmt.Sprintf("further locks that were not unlocked: %d", len(e))
 }
 
 func (e furtherErrors) Unwrap() []error { return e }
