@@ -48,7 +48,12 @@ func TestReportWhileOthersAreAhead(t *testing.T) {
 		holder, left, ok := err.Holder()
 		return ok && holder.Label == label && left >= 0 && left < within
 	}
-	_, left, _ := last.Load().Holder()
+	var left time.Duration
+	locktest.Await(t, "the holder is reported", func() bool { // on a busy machine the first report may be that no node has answered
+		failure := last.Load()
+		_, left, _ = failure.Holder()
+		return says(failure, "first", locktest.TTL)
+	})
 	locktest.Await(t, "less is left than before", func() bool { return says(last.Load(), "first", left-time.Second) })
 	locktest.Unlock(t, first)
 	o := <-second

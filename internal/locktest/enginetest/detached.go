@@ -249,7 +249,11 @@ func (e Engine) List(t *testing.T) {
 	var listed []redlatch.Listed
 	var answers []redlatch.NodeAnswer
 	var err error
-	Await(t, "they are listed", func() bool { listed, answers, err = client.List(ctx, "shop/*"); return !late(err) })
+	// A waiter on a busy machine may leave the queue for a moment, and join again, as an answer came late.
+	Await(t, "they are listed", func() bool {
+		listed, answers, err = client.List(ctx, "shop/*")
+		return !late(err) && (err != nil || len(listed) == 2 && len(listed[0].Waiting) == 1)
+	})
 	if err != nil || len(listed) != 2 || len(answers) != 1 || answers[0].Err != nil {
 		t.Fatalf("%+v, %v, %v", listed, answers, err)
 	}
@@ -263,9 +267,10 @@ func (e Engine) List(t *testing.T) {
 		Await(t, "the waiters are listed", func() bool { waiting, err = client.Waiters(ctx, name); return !late(err) })
 		return waiting, err
 	}
-	if waiting, err := waiters("shop/2"); err != nil || len(waiting) != 1 || waiting[0].Label != "the waiter" {
-		t.Errorf("waiting: %v, %v", waiting, err)
-	}
+	Await(t, "the waiter is told", func() bool {
+		waiting, err := waiters("shop/2")
+		return err == nil && len(waiting) == 1 && waiting[0].Label == "the waiter"
+	})
 	if waiting, err := waiters("nobody's"); err != nil || len(waiting) != 0 {
 		t.Errorf("waiting for nothing: %v, %v", waiting, err)
 	}
