@@ -80,6 +80,10 @@ func loading(node doctor.Report) bool {
 	return ok && refusal.Code() == "LOADING"
 }
 
+// refuses reports whether the node would refuse locks, whatever its quarantine says. One that is loading does so
+// only until it has loaded.
+func refuses(node doctor.Report) bool { return node.Refusal != nil && !loading(node) }
+
 // diagnoseSet looks at the nodes together.
 func (d *doctorCmd) diagnoseSet(f *findings, reports []doctor.Report) {
 	diagnoseQuorum(f, reports)

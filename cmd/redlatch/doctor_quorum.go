@@ -44,7 +44,7 @@ func votesBySlot(reports []doctor.Report) []slotVotes {
 				at[i].reached++
 			}
 			switch {
-			case node.Refusal != nil && !loading(node): // whatever its quarantine says
+			case refuses(node):
 			case node.Status == doctor.StatusAdmitted, node.Status == doctor.StatusAdmissible:
 				at[i].vote++
 			case node.Status == doctor.StatusWaiting, loading(node):

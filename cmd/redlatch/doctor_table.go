@@ -79,8 +79,8 @@ func row(node doctor.Report) []string {
 
 // votes says in a word or two whether the node votes.
 func votes(node doctor.Report) string {
-	if node.Refusal != nil && !loading(node) {
-		return "no" // whatever its quarantine says
+	if refuses(node) {
+		return "no"
 	}
 	switch node.Status {
 	case doctor.StatusAdmitted, doctor.StatusAdmissible:
