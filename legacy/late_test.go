@@ -256,16 +256,22 @@ func TestEndBeforeTheAnswer(t *testing.T) {
 	}
 }
 
+// slowLock returns a lock of a server that is slow to answer, and the connection to that.
+func slowLock(t *testing.T) (*slowConn, *Lock) {
+	conn := &slowConn{takes: commandTimeout / 2}
+	locker := &Locker{config: Config{Timeout: time.Minute}, patience: commandTimeout, conn: conn, inFlight: make(chan struct{}, 2)}
+	lock, err := newLock(t.Context(), locker, "a", "lock.a", locker.validity())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn, lock
+}
+
 // An Extend whose ctx ends while it waits for another to be answered learns what ended it, and is not sent.
 func TestExtendBehindAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		conn := &slowConn{takes: commandTimeout / 2}
-		locker := &Locker{config: Config{Timeout: time.Minute}, patience: commandTimeout, conn: conn, inFlight: make(chan struct{}, 2)}
-		lock, err := newLock(t.Context(), locker, "a", "lock.a", locker.validity())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn, lock := slowLock(t)
 		first := make(chan error)
 		go func() { first <- lock.Extend(t.Context()) }()
 		synctest.Wait()
@@ -285,12 +291,7 @@ func TestExtendBehindAnother(t *testing.T) {
 func TestUnlockBehindAnExtend(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		conn := &slowConn{takes: commandTimeout / 2}
-		locker := &Locker{config: Config{Timeout: time.Minute}, patience: commandTimeout, conn: conn, inFlight: make(chan struct{}, 2)}
-		lock, err := newLock(t.Context(), locker, "a", "lock.a", locker.validity())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn, lock := slowLock(t)
 		go lock.Extend(t.Context()) // which is answered otherwise than by OK: its key is gone
 		synctest.Wait()
 		if err := lock.Unlock(t.Context()); conn.sent != 1 || !errors.Is(err, redlatch.ErrLost) {

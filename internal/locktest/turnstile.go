@@ -60,6 +60,16 @@ func (s *Turnstile) Pass(lock *redlatch.Lock, who string) bool {
 	return lock.Unlock(context.Background()) == nil && held
 }
 
+// PassNext waits for the lock of a caller that waits, and has it pass.
+func (s *Turnstile) PassNext(out <-chan Outcome, who string) {
+	o := <-out
+	if o.Err != nil {
+		s.T.Errorf("%s: %v", who, o.Err)
+		return
+	}
+	s.Pass(o.Lock, who)
+}
+
 // Passed returns how many came in.
 func (s *Turnstile) Passed() int {
 	s.mu.Lock()

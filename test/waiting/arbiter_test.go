@@ -16,14 +16,7 @@ func passAll(t *testing.T, gate *locktest.Turnstile, outs []<-chan locktest.Outc
 	t.Helper()
 	var group sync.WaitGroup
 	for i, out := range outs {
-		group.Go(func() {
-			o := <-out
-			if o.Err != nil {
-				t.Error(o.Err)
-				return
-			}
-			gate.Pass(o.Lock, fmt.Sprint(i))
-		})
+		group.Go(func() { gate.PassNext(out, fmt.Sprint(i)) })
 	}
 	group.Wait()
 }
@@ -238,14 +231,7 @@ func TestAllNodesRestartWhileManyWait(t *testing.T) {
 			start := time.Now()
 			var group sync.WaitGroup
 			for i, out := range outs {
-				group.Go(func() {
-					o := <-out
-					if o.Err != nil {
-						t.Error(o.Err)
-						return
-					}
-					gate.Pass(o.Lock, fmt.Sprint(i%len(clients)))
-				})
+				group.Go(func() { gate.PassNext(out, fmt.Sprint(i%len(clients))) })
 			}
 			group.Wait()
 			t.Logf("%d had it within %v of the restart", waiters, time.Since(start).Round(time.Millisecond))

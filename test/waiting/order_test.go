@@ -80,14 +80,7 @@ func TestCallersOfOneProcessWaitInOrder(t *testing.T) {
 			out := locktest.LockIn(given, waiter, name, report)
 			<-waits
 			want = append(want, fmt.Sprint(i))
-			group.Go(func() {
-				o := <-out
-				if o.Err != nil {
-					t.Error(o.Err)
-					return
-				}
-				gate.Pass(o.Lock, fmt.Sprint(i))
-			})
+			group.Go(func() { gate.PassNext(out, fmt.Sprint(i)) })
 			awaitQueued(t, nodes, name, 1)
 		}
 		locktest.Unlock(t, first)

@@ -78,14 +78,7 @@ func inOrder(t *testing.T, s Stage) {
 	gate := &locktest.Turnstile{T: t}
 	var group sync.WaitGroup
 	for i, out := range outs {
-		group.Go(func() {
-			o := <-out
-			if o.Err != nil {
-				t.Error(o.Err)
-				return
-			}
-			gate.Pass(o.Lock, fmt.Sprint(i))
-		})
+		group.Go(func() { gate.PassNext(out, fmt.Sprint(i)) })
 	}
 	locktest.Unlock(t, first)
 	group.Wait()
@@ -125,14 +118,7 @@ func orderOf(t *testing.T, held *redlatch.Lock, clients [4]Client) (string, time
 		case <-held.Context().Done(): // it was lost, and nobody may have to wait
 		}
 		time.Sleep(10 * time.Millisecond) // its place may be asked for after the report
-		group.Go(func() {
-			o := <-out
-			if o.Err != nil {
-				t.Error(o.Err)
-				return
-			}
-			gate.Pass(o.Lock, fmt.Sprint(i))
-		})
+		group.Go(func() { gate.PassNext(out, fmt.Sprint(i)) })
 	}
 	locktest.Unlock(t, held)
 	start := time.Now()

@@ -263,15 +263,16 @@ func (e Engine) List(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	}
-	waiters := func(name string) (waiting []redlatch.Waiter, err error) {
-		Await(t, "the waiters are listed", func() bool { waiting, err = client.Waiters(ctx, name); return !late(err) })
-		return waiting, err
-	}
+	var waiting []redlatch.Waiter
 	Await(t, "the waiter is told", func() bool {
-		waiting, err := waiters("shop/2")
-		return err == nil && len(waiting) == 1 && waiting[0].Label == "the waiter"
+		waiting, err = client.Waiters(ctx, "shop/2")
+		return !late(err) && (err != nil || len(waiting) == 1)
 	})
-	if waiting, err := waiters("nobody's"); err != nil || len(waiting) != 0 {
+	if err != nil || waiting[0].Label != "the waiter" {
+		t.Errorf("waiting: %v, %v", waiting, err)
+	}
+	Await(t, "the waiters are listed", func() bool { waiting, err = client.Waiters(ctx, "nobody's"); return !late(err) })
+	if err != nil || len(waiting) != 0 {
 		t.Errorf("waiting for nothing: %v, %v", waiting, err)
 	}
 	if _, err := client.Waiters(ctx, ""); !errors.Is(err, redlatch.ErrInvalid) {
