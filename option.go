@@ -62,7 +62,7 @@ func WithMaxHold(d time.Duration) Option {
 // Close, or when the process ends, the lock lasts until its TTL has run out. d is measured from
 // the grant by this process's monotonic clock, and the servers keep the lock for the drift longer,
 // so that d is over by their clocks as well. The lock's context ends with Unlock. A lock that was
-// lost is not kept. A lock that was detached is left to whoever keeps its id.
+// lost is not kept. A lock that was detached is left to the program that has its id.
 //
 // If Unlock cannot prolong the lock, it returns ErrNoQuorum or another error of Extend, and the
 // lock is kept as long as it can be. If it finds the lock lost, it returns ErrLost. If it need not
